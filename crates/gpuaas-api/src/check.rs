@@ -194,6 +194,9 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
                 .map_err(|error| invalid(&at(field), error.to_string()))?;
         }
     }
+    if let Some(pool) = &spec.pool {
+        identifier(&at("pool"), pool, "_- ")?;
+    }
     if spec.pxe_vlan.is_some_and(|tag| !(0..=4094).contains(&tag)) {
         return Err(invalid(&at("pxe_vlan"), "a VLAN tag is 0 (untagged) to 4094"));
     }

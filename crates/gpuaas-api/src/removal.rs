@@ -2,7 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use gpuaas_store::{NewAuditEntry, SecretOwner, StoreError};
+use gpuaas_core::record::NodeRecord;
+use gpuaas_store::{NewAuditEntry, NodeFilter, SecretOwner, StoreError};
 use gpuaas_types::api::List;
 use gpuaas_types::api::RoceResource;
 use gpuaas_types::change::{RemovalPlan, RemovalRequest, RoceRemoval};
@@ -12,6 +13,7 @@ use serde_json::json;
 use crate::body::{Body, Key};
 use crate::check::{self, actor_and_reason};
 use crate::ctx::Ctx;
+use crate::node_view;
 use crate::problem::{ApiResult, counted, problem};
 
 /// `POST /api/v1/sites/NAME/remove`.
@@ -42,7 +44,27 @@ pub(crate) async fn site(
     if !asked.dry_run {
         ctx.store.remove_site(ctx.now(), site.id, entry).await?;
     }
-    Ok(Json(RemovalPlan { name, destroys, removed: !asked.dry_run }))
+    let used_by = match asked.dry_run {
+        true => users(&ctx, |node| node.site_id == site.id).await?,
+        false => Vec::new(),
+    };
+    Ok(Json(RemovalPlan { name, destroys, used_by, removed: !asked.dry_run }))
+}
+
+/// The nodes that keep a site or a profile from being removed: in service, or with an open run.
+async fn users(ctx: &Ctx, has_node: impl Fn(&NodeRecord) -> bool) -> ApiResult<Vec<String>> {
+    let nodes = ctx.store.list_nodes(NodeFilter::default()).await?;
+    let used = nodes.iter().filter(|listed| {
+        let open = listed.run.as_ref().is_some_and(|run| run.status.is_open());
+        has_node(&listed.node) && (open || node_view::is_live(listed.node.state))
+    });
+    let nodes = used.map(|listed| {
+        let (host, state) = (&listed.node.hostname, listed.node.state);
+        format!(
+            "node {host} is {state}: `gpuaas node decommission {host}`, or `gpuaas node detach {host}`"
+        )
+    });
+    Ok(nodes.collect())
 }
 
 /// `POST /api/v1/profiles/NAME/remove`.
@@ -65,7 +87,11 @@ pub(crate) async fn profile(
     if !asked.dry_run {
         ctx.store.remove_profile(ctx.now(), profile.id, entry).await?;
     }
-    Ok(Json(RemovalPlan { name, destroys, removed: !asked.dry_run }))
+    let used_by = match asked.dry_run {
+        true => users(&ctx, |node| node.profile_id == profile.id).await?,
+        false => Vec::new(),
+    };
+    Ok(Json(RemovalPlan { name, destroys, used_by, removed: !asked.dry_run }))
 }
 
 fn entry(actor: String, action: &str, name: &str, reason: &str) -> NewAuditEntry {

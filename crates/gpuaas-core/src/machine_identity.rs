@@ -34,6 +34,8 @@ pub struct RequestedMachine<'a> {
     pub power_type: &'a str,
     /// Serial number of the chassis.
     pub serial: Option<&'a str>,
+    /// Resource pool whose machines are the site's; none: every machine of the region.
+    pub pool: Option<&'a str>,
 }
 
 impl<'a> RequestedMachine<'a> {
@@ -56,6 +58,7 @@ impl<'a> RequestedMachine<'a> {
             bmc_address: hardware.bmc_address.as_deref(),
             power_type: &hardware.power_type,
             serial,
+            pool: s.site.pool.as_deref(),
         }
     }
 }
@@ -81,6 +84,8 @@ pub enum Identifier {
     BmcAddress,
     /// Serial number of the chassis.
     Serial,
+    /// Resource pool, which the site names.
+    Pool,
 }
 
 impl Identifier {
@@ -93,6 +98,7 @@ impl Identifier {
             Self::MacAddress => "MAC address",
             Self::BmcAddress => "BMC address",
             Self::Serial => "serial number",
+            Self::Pool => "the site's pool",
         }
     }
 }
@@ -155,6 +161,11 @@ pub fn contradictions(
         && !given.trim().eq_ignore_ascii_case(facts.serial.trim())
     {
         note(Identifier::Serial, given, &facts.serial);
+    }
+    if let (Some(given), Some(found)) = (request.pool, facts.pool.as_deref())
+        && given != found
+    {
+        note(Identifier::Pool, given, found);
     }
     all
 }
@@ -243,6 +254,7 @@ mod tests {
             owner: None,
             mac_addresses: vec!["3c:ec:ef:00:00:01".to_owned(), "3c:ec:ef:00:00:02".to_owned()],
             serial: "ABC123".to_owned(),
+            pool: Some("north".to_owned()),
             power: Some(PowerFacts {
                 power_type: "ipmi".to_owned(),
                 bmc_address: Some("10.0.0.7".to_owned()),
@@ -258,6 +270,7 @@ mod tests {
         bmc_address: None,
         power_type: "ipmi",
         serial: None,
+        pool: None,
     };
 
     fn found(request: &RequestedMachine<'_>, facts: &MachineFacts) -> Vec<Identifier> {
@@ -275,6 +288,8 @@ mod tests {
             (RequestedMachine { hostname: "J22U11", ..NAMED }, None),
             (RequestedMachine { hostname: "j22u1", ..NAMED }, Some(Identifier::Hostname)),
             (RequestedMachine { hostname: "j22u1", claimed: true, ..NAMED }, None),
+            (RequestedMachine { pool: Some("north"), ..NAMED }, None),
+            (RequestedMachine { pool: Some("south"), ..NAMED }, Some(Identifier::Pool)),
             (RequestedMachine { system_id: Some("abc123"), ..NAMED }, None),
             (RequestedMachine { system_id: Some("abc124"), ..NAMED }, Some(Identifier::SystemId)),
             (RequestedMachine { mac_addresses: &good, ..NAMED }, None),

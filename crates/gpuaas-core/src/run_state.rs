@@ -52,6 +52,9 @@ pub struct MachineFacts {
     pub mac_addresses: Vec<String>,
     /// Serial number of its chassis; empty while MAAS does not know it.
     pub serial: String,
+    /// Resource pool that it is in; none: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// How it is switched on and off; none: not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<PowerFacts>,
@@ -67,6 +70,7 @@ impl MachineFacts {
             owner: machine.owner.clone(),
             mac_addresses: machine.nics.iter().map(|nic| nic.mac_address.clone()).collect(),
             serial: machine.serial.clone(),
+            pool: Some(machine.pool.clone()).filter(|pool| !pool.is_empty()),
             power,
         }
     }

@@ -270,6 +270,7 @@ fn create_machine(session: &RunSession, bmc_password: Option<String>) -> CreateM
         architecture: hardware.architecture.clone(),
         mac_addresses: hardware.mac_addresses.clone(),
         power,
+        pool: session.site().pool.clone(),
         commission: false,
         ..CreateMachine::default()
     }

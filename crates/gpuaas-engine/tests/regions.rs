@@ -133,6 +133,82 @@ async fn two_sites_of_one_region_never_share_a_machine() {
     harness.engine.stop().await;
 }
 
+/// The harness' site and another have a pool of the region each; `machines[n]` is in that of `n % 2`.
+async fn apart_by_pools(harness: &Harness) -> [SiteId; 2] {
+    for name in ["north", "south"] {
+        let form = format!("name={name}");
+        harness.sim.with(|r| r.call_as_person(0, "POST", "resourcepools/", &form)).unwrap();
+    }
+    for (n, host) in harness.hosts.iter().enumerate() {
+        let id = harness.sim.with(|region| region.enlist(&host.name));
+        let form = format!("pool={}", if n % 2 == 0 { "north" } else { "south" });
+        let path = format!("machines/{id}/");
+        harness.sim.with(|r| r.call_as_person(0, "PUT", &path, &form)).unwrap();
+    }
+    let site = harness.store.site(harness.site_id).await.unwrap();
+    let pool = |name: &str| Some(name.to_owned());
+    let spec = SiteSpec { pool: pool("north"), ..site.spec.clone() };
+    let status = site.status.clone();
+    harness.store.update_site(harness.now(), site.id, spec, status, None).await.unwrap();
+    let key = harness.store.site_api_key(harness.site_id).await.unwrap();
+    let (now, other) = (harness.now(), SiteId(RandomIds.uuid(harness.now())));
+    let spec = SiteSpec { name: "other".to_owned(), pool: pool("north"), ..site.spec };
+    let taken = harness.store.create_site(now, other, spec.clone(), site.status.clone(), &key);
+    assert_eq!(taken.await.unwrap_err().code(), "region_taken");
+    let spec = SiteSpec { pool: pool("south"), ..spec };
+    harness.store.create_site(now, other, spec, site.status, &key).await.unwrap();
+    harness.engine.site_changed(harness.site_id).await;
+    [harness.site_id, other]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sites_with_a_pool_each_take_their_own_machines_alone() {
+    let harness = Harness::start(4, ProfileSpec::default()).await;
+    let sites = apart_by_pools(&harness).await;
+    let mut random = ChaCha8Rng::seed_from_u64(6);
+    let (mut own, mut foreign) = (0, 0);
+    for n in 0..10 {
+        let index = random.random_range(0..harness.hosts.len());
+        let by = random.random_range(0..sites.len());
+        let host = &harness.hosts[index];
+        let Ok(run) = onboard(&harness, sites[by], described(host, &mut random, n)).await else {
+            continue;
+        };
+        let run = harness.rest(run).await;
+        match run.status {
+            RunStatus::Succeeded => {
+                assert_eq!(index % 2, by, "{}", host.name);
+                own += 1;
+            }
+            _ if index % 2 != by => {
+                let park = run.park.unwrap();
+                assert_eq!(park.code, "machine_mismatch", "{}", park.text);
+                assert!(park.text.contains("the site's pool"), "{}", park.text);
+                foreign += 1;
+            }
+            _ => {}
+        }
+        let owners = owners(&harness).await;
+        assert!(owners.values().all(|nodes| nodes.len() == 1), "{owners:?}");
+    }
+    assert!(own > 0 && foreign > 0, "{own} {foreign}");
+    // What a site creates is in its pool.
+    let hardware = NodeHardware {
+        bmc_address: Some("10.99.0.1".to_owned()),
+        bmc_user: None,
+        power_type: "ipmi".to_owned(),
+        mac_addresses: vec!["02:00:00:00:99:01".to_owned()],
+        architecture: "amd64/generic".to_owned(),
+    };
+    let run = onboard(&harness, sites[1], ("fresh".to_owned(), hardware)).await.unwrap();
+    let node = harness.store.run(run).await.unwrap().node_id;
+    let bound = async || harness.store.node(node).await.unwrap().system_id.is_some();
+    harness.until(bound).await;
+    let machines = harness.sim.with(|r| r.call_as_person(0, "GET", "machines/", "hostname=fresh"));
+    assert_eq!(machines.unwrap()[0]["pool"]["name"], "south");
+    harness.engine.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_site_names_the_node_of_another_that_holds_the_machine() {
     let harness = Harness::start(1, ProfileSpec::default()).await;

@@ -55,6 +55,7 @@ pub async fn add_site(
         url: maas_url.to_owned(),
         ca_pem: None,
         node_ca_pem: None,
+        pool: None,
         pxe_vlan: None,
         approved_images: Vec::new(),
         drift_policy: std::collections::BTreeMap::new(),

@@ -231,6 +231,7 @@ async fn register(
         url: "http://127.0.0.1:5240/MAAS".to_owned(),
         ca_pem: None,
         node_ca_pem: None,
+        pool: None,
         pxe_vlan: None,
         approved_images: Vec::new(),
         batch_max_parallel: plan.site_batch_max_parallel,

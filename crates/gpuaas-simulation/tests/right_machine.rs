@@ -150,6 +150,7 @@ impl Fleet {
             owner: text(&shown["owner"]),
             mac_addresses: macs.filter_map(|nic| text(&nic["mac_address"])).collect(),
             serial: String::new(),
+            pool: None,
             power: Some(PowerFacts {
                 power_type: text(&shown["power_type"]).unwrap(),
                 bmc_address: text(&power["power_address"]).filter(|address| !address.is_empty()),
@@ -343,6 +344,7 @@ impl Fleet {
 
 fn is_excluded(request: &Request, system_id: &str, facts: &MachineFacts) -> bool {
     let requested = RequestedMachine {
+        pool: None,
         hostname: &request.hostname,
         claimed: false,
         system_id: request.system_id.as_deref(),

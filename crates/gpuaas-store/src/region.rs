@@ -24,11 +24,14 @@ pub(crate) struct RegionName {
     identity: String,
     /// Its address, in one spelling.
     url: String,
+    /// Resource pool whose machines are the site's; none: every machine.
+    pool: Option<String>,
 }
 
 impl RegionName {
     pub(crate) fn new(spec: &SiteSpec, identity: &str) -> Self {
-        Self { identity: identity.to_owned(), url: spec.region_url() }
+        let pool = spec.pool.clone();
+        Self { identity: identity.to_owned(), url: spec.region_url(), pool }
     }
 
     /// What stands in `site.region`.
@@ -37,20 +40,27 @@ impl RegionName {
     }
 }
 
-/// Name and address of another site of this region.
+/// Name of another site that has machines of this region which this one would have.
 async fn site_of_region(
     conn: &mut Conn,
     site_id: SiteId,
     region: &RegionName,
 ) -> Result<Option<String>, StoreError> {
-    let row = conn
-        .first(
-            "SELECT name FROM site WHERE id <> $1 AND removed_at IS NULL \
-             AND (region = $2 OR region_url = $3) ORDER BY created_at LIMIT 1",
+    let rows = conn
+        .all(
+            "SELECT spec FROM site WHERE id <> $1 AND removed_at IS NULL \
+             AND (region = $2 OR region_url = $3) ORDER BY created_at",
             args![site_id.0, region.key(), &region.url],
         )
         .await?;
-    row.map(|row| row.cols().next()).transpose()
+    for row in rows {
+        let other: SiteSpec = row.cols().json()?;
+        let apart = region.pool.is_some() && other.pool.is_some() && region.pool != other.pool;
+        if !apart {
+            return Ok(Some(other.name));
+        }
+    }
+    Ok(None)
 }
 
 /// Writes the region of a site, and with it that of its nodes' machines. A machine that a node of
@@ -84,7 +94,15 @@ pub(crate) async fn claim_region(
 ) -> Result<(), StoreError> {
     one_at_a_time(conn, REGIONS).await?;
     if let Some(other) = site_of_region(conn, site_id, region).await? {
-        let detail = format!("site {other} is of the region at {}", region.url);
+        let detail = match &region.pool {
+            None => format!("site {other} has machines of the region at {}", region.url),
+            Some(pool) => {
+                format!(
+                    "site {other} has the machines of pool {pool} of the region at {}",
+                    region.url
+                )
+            }
+        };
         return Err(StoreError::conflict(ProblemCode::RegionTaken, detail));
     }
     put_region(conn, site_id, region).await

@@ -313,6 +313,7 @@ pub fn site() -> SiteResource {
             url: "http://127.0.0.1:5240/MAAS".to_owned(),
             ca_pem: None,
             node_ca_pem: None,
+            pool: None,
             pxe_vlan: None,
             approved_images: Vec::new(),
             drift_policy: std::collections::BTreeMap::new(),

@@ -57,6 +57,9 @@ pub struct RemovalPlan {
     pub name: String,
     /// What is deleted with it, a sentence each.
     pub destroys: Vec<String>,
+    /// What has to go before, a sentence each with the command; empty: nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_by: Vec<String>,
     /// False after a dry run.
     pub removed: bool,
 }

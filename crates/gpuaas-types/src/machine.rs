@@ -226,6 +226,9 @@ pub struct MachineView {
     /// The system UUID of its SMBIOS; empty while MAAS does not know it.
     #[serde(default)]
     pub hardware_uuid: String,
+    /// Name of its resource pool; empty: remembered from before that was.
+    #[serde(default)]
+    pub pool: String,
     /// Whether an installation result set exists.
     pub has_installation_result: bool,
     /// Number of the current installation; another one is another deployment.

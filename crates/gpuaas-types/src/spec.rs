@@ -20,6 +20,10 @@ pub struct SiteSpec {
     /// Certificate bundle handed to nodes of the site, PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_ca_pem: Option<String>,
+    /// Resource pool whose machines are the site's; none: every machine of the region. Two sites of
+    /// one region have one each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// VLAN tag that boot interfaces must be on; none: any VLAN on which MAAS serves DHCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pxe_vlan: Option<i64>,

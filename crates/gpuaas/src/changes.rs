@@ -84,6 +84,7 @@ fn site_patch(args: &SiteSetArgs) -> Result<Map<String, Value>, Failure> {
         ("api_key", args.api_key_file.as_deref().map(read_secret).transpose()?.map(Value::from)),
         ("ca_pem", file(&args.ca_file)?.map(Value::from)),
         ("node_ca_pem", file(&args.node_ca_file)?.map(Value::from)),
+        ("pool", args.pool.as_ref().map(|pool| json!(pool))),
         ("pxe_vlan", args.pxe_vlan.map(Value::from)),
         ("approved_images", list(&args.approve_images)),
         ("batch_max_parallel", args.batch_max_parallel.map(Value::from)),
@@ -166,6 +167,10 @@ fn draw(plan: &RemovalPlan, _: Style) -> String {
     let mut text = format!("{} {end}\n", plan.name);
     for (index, line) in plan.destroys.iter().enumerate() {
         let name = if index == 0 { "destroys" } else { "" };
+        text.push_str(&format!("{name:<9} {line}\n"));
+    }
+    for (index, line) in plan.used_by.iter().enumerate() {
+        let name = if index == 0 { "used by" } else { "" };
         text.push_str(&format!("{name:<9} {line}\n"));
     }
     text

@@ -57,6 +57,7 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
             url: args.url.clone(),
             ca_pem: pem(&args.ca_file)?,
             node_ca_pem: pem(&args.node_ca_file)?,
+            pool: args.pool.clone(),
             pxe_vlan: args.pxe_vlan,
             approved_images: args.approve_images.clone(),
             drift_policy: args.drift.iter().copied().collect(),

@@ -162,6 +162,10 @@ async fn sites_profiles_and_fabric_addresses_are_removed() {
         let refused = rig.post(&path, because("moved")).await;
         assert_eq!((refused.status, refused.code().as_str()), (409, code));
         assert!(refused.json()["detail"].as_str().unwrap().contains("j22u11"));
+        let dry = json!({ "actor": "ann", "reason": "moved", "dry_run": true });
+        let plan = rig.post(&path, dry).await.ok();
+        let used = plan["used_by"][0].as_str().unwrap();
+        assert!(used.starts_with("node j22u11 is registered: `gpuaas node "), "{used}");
     }
     rig.put_run(accepted.run_id, RunStatus::Cancelled).await;
     let detach = json!({ "kind": "detach", "actor": "ann", "reason": "moved" });
@@ -170,7 +174,7 @@ async fn sites_profiles_and_fabric_addresses_are_removed() {
 
     let dry = json!({ "actor": "ann", "reason": "moved", "dry_run": true });
     let plan = rig.post("/api/v1/sites/lab/remove", dry).await.ok();
-    assert_eq!(plan["removed"], false);
+    assert_eq!((&plan["removed"], plan.get("used_by")), (&json!(false), None));
     assert!(plan["destroys"][0].as_str().unwrap().contains("http://lab.example:5240/MAAS"));
     rig.get("/api/v1/sites/lab").await.ok();
     let done = rig.post("/api/v1/sites/lab/remove", because("moved")).await.ok();

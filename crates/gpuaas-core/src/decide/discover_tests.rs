@@ -24,6 +24,7 @@ fn candidate(system_id: &str) -> Candidate {
             owner: None,
             mac_addresses: vec!["00:16:3e:00:00:01".to_owned()],
             serial: String::new(),
+            pool: None,
             power: None,
         }),
     }

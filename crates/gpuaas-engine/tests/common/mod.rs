@@ -451,12 +451,13 @@ async fn register(
     profile: &ProfileSpec,
     now: Timestamp,
 ) -> (SiteId, ProfileId) {
-    let site_id = SiteId::new(&RandomIds, now);
+    let (site_id, profile_id) = (SiteId::new(&RandomIds, now), ProfileId::new(&RandomIds, now));
     let spec = SiteSpec {
         name: "lab".to_owned(),
         url: sim.url(),
         ca_pem: None,
         node_ca_pem: None,
+        pool: None,
         pxe_vlan: None,
         approved_images: Vec::new(),
         drift_policy: BTreeMap::new(),
@@ -468,7 +469,6 @@ async fn register(
     let key = SecretString::from(sim.api_key.clone());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };
     store.create_site(now, site_id, spec, status, &key).await.unwrap();
-    let profile_id = ProfileId::new(&RandomIds, now);
     store.create_profile(now, profile_id, "p", profile, &[]).await.unwrap();
     (site_id, profile_id)
 }

@@ -185,6 +185,7 @@ pub(crate) fn site_spec(name: &str) -> SiteSpec {
         url: format!("http://{name}.example:5240/MAAS"),
         ca_pem: None,
         node_ca_pem: None,
+        pool: None,
         pxe_vlan: Some(100),
         approved_images: vec!["ubuntu/noble".to_owned()],
         drift_policy: std::collections::BTreeMap::new(),

@@ -105,21 +105,21 @@ TwoCandidates "two_candidates" "Several machines match the host" {
 MachineMismatch "machine_mismatch" "The machine is not the one that the request names" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
-    looked_at_again: false,
+    looked_at_again: true,
     next_action: "correct the side that is wrong: the machine's hostname or BMC in MAAS, or what was given, `gpuaas node set NODE --mac MAC --bmc-address ADDRESS --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
     doc: "An identifier of the request (hostname, MAC or BMC address, system id, serial number) is not the machine's; the text names both sides",
 }
 MachineInUse "machine_in_use" "The machine is in use" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume, Cure::TakeOver],
-    looked_at_again: false,
+    looked_at_again: true,
     next_action: "have its owner release it in MAAS, then `gpuaas run resume RUN --reason WHY`; or take it with everything on it, `gpuaas run take-over RUN --reason WHY`",
     doc: "Another user of MAAS owns the machine, or it is Deployed and not by this run; it is neither released nor changed without an operator's word",
 }
 PowerTypeDiffers "power_type_differs" "MAAS drives the machine without the BMC that was given" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
-    looked_at_again: false,
+    looked_at_again: true,
     next_action: "set the machine's power type and BMC address in MAAS, or give the BMC up, `gpuaas node set NODE --power-type manual --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
     doc: "A BMC address was given, and MAAS has another power type for the machine and no BMC address, such as manual: a person would have to switch it on",
 }

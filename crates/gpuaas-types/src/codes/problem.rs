@@ -363,9 +363,9 @@ SiteNameTaken "site_name_taken" "There is a site of this name" {
     status: 409, owner: None, next_action: "choose another name, or change the site: `gpuaas site set SITE --url URL`",
     doc: "Names of sites are unique",
 }
-RegionTaken "region_taken" "Another site is of this region" {
-    status: 409, owner: None, next_action: "use that site, `gpuaas site show SITE`; `gpuaas site set SITE --url URL` gives it another address of its region",
-    doc: "A region is known by the identity in the mark that is kept in it, and by its address. Two sites of one region would each take the other's machines for free",
+RegionTaken "region_taken" "Another site has machines of this region" {
+    status: 409, owner: None, next_action: "use that site, `gpuaas site show SITE`, or give each of the two a resource pool of MAAS that no other has: `gpuaas site set SITE --pool POOL`, then `--pool` for the new one; `gpuaas site set SITE --url URL` gives a site another address of its region",
+    doc: "A region is known by the identity in the mark that is kept in it, and by its address. Two sites of one region would each take the other's machines for free, unless each has the machines of one resource pool",
 }
 ProfileNameTaken "profile_name_taken" "There is a profile of this name" {
     status: 409, owner: None, next_action: "choose another name, or change the profile: `gpuaas profile set PROFILE FIELD=VALUE`",

@@ -41,6 +41,10 @@ pub struct SiteAddArgs {
     /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     pub api_key_file: PathBuf,
+    /// Resource pool whose machines are the site's [default: every machine of the region]. With one
+    /// each, two sites may be of one region.
+    #[arg(long, value_name = "POOL")]
+    pub pool: Option<String>,
     /// VLAN tag that boot interfaces must be on.
     #[arg(long, value_name = "N")]
     pub pxe_vlan: Option<i64>,
@@ -79,7 +83,7 @@ pub struct SiteAddArgs {
 /// `gpuaas site set`: what is left out stays as it is.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args([
-    "url", "api_key_file", "pxe_vlan", "approve_images", "drift", "bundle_inputs",
+    "url", "api_key_file", "pool", "pxe_vlan", "approve_images", "drift", "bundle_inputs",
     "batch_max_parallel", "image_bandwidth", "idle_poll_seconds",
     "ca_file", "node_ca_file", "clear",
 ]))]
@@ -92,6 +96,9 @@ pub struct SiteSetArgs {
     /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
+    /// Resource pool whose machines are the site's.
+    #[arg(long, value_name = "POOL")]
+    pub pool: Option<String>,
     /// VLAN tag that boot interfaces must be on.
     #[arg(long, value_name = "N")]
     pub pxe_vlan: Option<i64>,
