@@ -101,7 +101,7 @@ pub(crate) async fn check_mark(
     Ok(Some(MarkSeen { lost, restored: look.restored, unconfirmed }))
 }
 
-/// Lets runs go on, or holds them, where that has changed.
+/// Lets runs go on, or holds them, where that has changed; what they wait for says why.
 async fn tell_runs(
     shared: &Shared,
     site_id: SiteId,
@@ -113,12 +113,12 @@ async fn tell_runs(
             tracing::warn!("another control plane changes the machines of the region");
             shared.sites.set_changeable_until(site_id, Timestamp::EPOCH).await;
         }
-        (false, true) => {
-            tracing::info!("this control plane changes the machines of the region");
-            let runs = outage::waiting_runs(shared, site_id).await?;
-            shared.store.wake(shared.clock.now(), runs).await?;
-        }
+        (false, true) => tracing::info!("this control plane changes the machines of the region"),
         _ => {}
+    }
+    if known.state != record.state {
+        let runs = outage::waiting_runs(shared, site_id).await?;
+        shared.store.wake(shared.clock.now(), runs).await?;
     }
     Ok(())
 }
