@@ -61,8 +61,11 @@ fn look_meanwhile(s: &Snapshot<'_>) -> Option<Decision> {
 }
 
 /// Parks where another key asked to enroll since the run's latest deployment, which gave the node
-/// its tokens.
+/// its tokens. A run that is being cancelled goes on to its end.
 pub(super) fn enrollment_contested(s: &Snapshot<'_>) -> Option<Decision> {
+    if s.cancel_requested().is_some() {
+        return None;
+    }
     let deployed = s.run.state.intended_at.get(&EffectKind::Deploy).copied();
     let since = deployed.unwrap_or(Timestamp::EPOCH);
     let report =
