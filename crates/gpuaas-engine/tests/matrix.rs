@@ -9,32 +9,32 @@ mod common;
 use common::Harness;
 use gpuaas_core::record::RunRecord;
 use gpuaas_store::OperatorCommand;
-use gpuaas_types::api::{OnboardAccepted, Owner};
+use gpuaas_types::api::{OnboardAccepted, Owner, ProfilePreset};
 use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode, RoceAssignmentSpec};
 use gpuaas_types::steps::DEPLOYING;
 use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus};
 use maas_sim::{Fault, FaultKind, SimOptions, Status, ZERO};
 
-/// Capability, the eight cells in the order of the presets (Yes, Partial, No, Out of scope), and what
+/// Capability, the six cells in the order of the presets (Yes, Partial, No, Out of scope), and what
 /// shows it.
 #[rustfmt::skip]
 const MATRIX: &[(&str, &str, Shown)] = &[
-    ("MAAS site binding and credentials",              "YYYYYYYY", Shown::Check("image_available_and_approved")),
-    ("PXE/deploy interface safety",                    "YYYYYYYY", Shown::Check("pxe_mac_unique")),
-    ("MAAS deploy retry on datasource issues",         "YYYYYYYY", Shown::Retry),
-    ("Batch onboarding throttle",                      "YYYYYYYY", Shown::Batch),
-    ("GPUaaS enrollment bootstrap",                    "YYYYYYYY", Shown::Check("gate_first_enrollment")),
-    ("Site-specific bootstrap payload",                "PPPPPPPP", Shown::Check("gate_site_bootstrap")),
-    ("Phase-2 RoCE IP assignment",                     "NYNPPNNN", Shown::Check("roce_links")),
-    ("IB / fabric-aware host validation",              "NNPNPNPP", Shown::Fabric),
-    ("Storage layout variants beyond flat",            "PPPPPPPP", Shown::Check("storage_layout")),
-    ("Vendor driver / runtime package shaping",        "PPPPPPPP", Shown::Check("artifacts_fetchable")),
-    ("Commissioning / firmware script bundle",         "YYYYYYYY", Shown::Check("script_gpu_presence")),
-    ("Hardware sync enforcement",                      "YYYYYYYY", Shown::Check("gate_maas_deployed")),
-    ("Release: do not erase if MAAS cannot wipe",      "YYYYYYYY", Shown::Released),
-    ("GPUaaS-only detach after external repurpose",    "YYYYYYYY", Shown::Detached),
-    ("Customer-handoff: do not touch MAAS again",      "PPPPPPPP", Shown::HandedOff),
-    ("MAAS server install/tune",                       "OOOOOOOO", Shown::Refused),
+    ("MAAS site binding and credentials",              "YYYYYY", Shown::Check("image_available_and_approved")),
+    ("PXE/deploy interface safety",                    "YYYYYY", Shown::Check("pxe_mac_unique")),
+    ("MAAS deploy retry on datasource issues",         "YYYYYY", Shown::Retry),
+    ("Batch onboarding throttle",                      "YYYYYY", Shown::Batch),
+    ("GPUaaS enrollment bootstrap",                    "YYYYYY", Shown::Check("gate_first_enrollment")),
+    ("Site-specific bootstrap payload",                "PPPPPP", Shown::Check("gate_site_bootstrap")),
+    ("Phase-2 RoCE IP assignment",                     "NYNPPN", Shown::Check("roce_links")),
+    ("IB / fabric-aware host validation",              "NNPNPN", Shown::Fabric),
+    ("Storage layout variants beyond flat",            "PPPPPP", Shown::Check("storage_layout")),
+    ("Vendor driver / runtime package shaping",        "PPPPPP", Shown::Check("artifacts_fetchable")),
+    ("Commissioning / firmware script bundle",         "YYYYYY", Shown::Check("script_gpu_presence")),
+    ("Hardware sync enforcement",                      "YYYYYY", Shown::Check("gate_maas_deployed")),
+    ("Release: do not erase if MAAS cannot wipe",      "YYYYYY", Shown::Released),
+    ("GPUaaS-only detach after external repurpose",    "YYYYYY", Shown::Detached),
+    ("Customer-handoff: do not touch MAAS again",      "PPPPPP", Shown::HandedOff),
+    ("MAAS server install/tune",                       "OOOOOO", Shown::Refused),
 ];
 
 #[derive(Clone, Copy)]
@@ -262,9 +262,29 @@ async fn life(spec: ProfileSpec, preset: ProfileSpec) -> Evidence {
     }
 }
 
+/// The presets of H200 servers, whose nodes have to show that hardware, and those of the six classes.
+fn presets_by_hardware() -> (Vec<ProfilePreset>, Vec<ProfilePreset>) {
+    gpuaas_core::preset::presets().into_iter().partition(|preset| preset.name.starts_with("h200-"))
+}
+
+#[tokio::test]
+async fn a_node_of_an_h200_preset_is_not_active_without_eight_h200() {
+    let (presets, _) = presets_by_hardware();
+    assert_eq!(presets.len(), 2);
+    for preset in presets {
+        let harness = Harness::start(1, preset.spec).await;
+        let accepted = harness.onboard(&harness.hosts[0]).await;
+        let park = harness.rest(accepted.run_id).await.park.unwrap();
+        assert_eq!(park.code, "prerequisite_missing", "{}", preset.name);
+        let gpus = "check pci 10de:2335: 0 found, 8 wanted".to_owned();
+        assert!(park.evidence.contains(&gpus), "{}: {:?}", preset.name, park.evidence);
+        harness.engine.stop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_cell_of_the_matrix_has_a_run_behind_it() {
-    let presets = gpuaas_core::preset::presets();
+    let (_, presets) = presets_by_hardware();
     let mut lives = Vec::new();
     for (class, preset) in presets.iter().enumerate() {
         lives.push(life(profile(class, preset.spec.clone()), preset.spec.clone()).await);
