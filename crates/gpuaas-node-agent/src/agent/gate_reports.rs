@@ -12,6 +12,18 @@ const INTERVAL_SECONDS: f64 = 120.0;
 /// Seconds after which unchanged gates are reported again.
 const REPEAT_SECONDS: f64 = 1800.0;
 
+/// Reports the gates as they are now, once; the loop tries again where that fails.
+pub(super) async fn report_once(agent: &Agent) {
+    let gates = gate::evaluate_all(&agent.config.host).await;
+    if gates.is_empty() {
+        return;
+    }
+    let body = Gates { run_id: agent.config.run_id, gates };
+    if let Err(error) = agent.authenticated().gates(&body).await {
+        warn!(%error, "gates");
+    }
+}
+
 /// Reports the gates for ever, from the first accepted heartbeat on.
 pub(super) async fn run(agent: &Agent) {
     agent.first_heartbeat.cancelled().await;

@@ -6,6 +6,7 @@ use gpuaas_types::agent::{SignedTask, Task, TaskResult, TaskSpec};
 use gpuaas_types::{TaskId, Timestamp};
 use tracing::{info, warn};
 
+use super::gate_reports;
 use super::state::{Agent, DISK_FULL, pause_seconds};
 use crate::atomic_file;
 use crate::identity::Identity;
@@ -72,6 +73,8 @@ async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Enve
         Err(fault) => refused(fault.code(), &fault.to_string()),
     };
     if !result.changes.is_empty() {
+        // What a gate said before the change is not to be the last word once the result is in.
+        gate_reports::report_once(agent).await;
         agent.host_changed.notify_one();
     }
     submit_result(agent, task.id, &result).await;
