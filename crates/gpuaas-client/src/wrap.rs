@@ -116,13 +116,13 @@ mod tests {
     #[test]
     fn help_goes_on_below_what_an_option_means() {
         let text = "Options:\n      --log <FILTER>  What to log on stderr, such as `info` or more\n      \
-                    --a-very-long-option <VALUE>  What it does\n";
+                    --a-very-long-option <VALUE>  What it does to those who give it\n";
         insta::assert_snapshot!(wrap_help(text, 54), @r"
         Options:
               --log <FILTER>  What to log on stderr, such as
                               `info` or more
               --a-very-long-option <VALUE>
-                  What it does
+                  What it does to those who give it
         ");
     }
 }

@@ -105,6 +105,8 @@ mod tests {
         std::fs::create_dir(&kept).unwrap();
         std::fs::write(kept.join("file"), "x").unwrap();
         std::os::unix::fs::symlink(&kept, tenant.join("link")).unwrap();
+        std::fs::create_dir_all(dir.path().join("home/tenant/.ssh")).unwrap();
+        std::fs::write(dir.path().join("home/tenant/.ssh/authorized_keys"), "key").unwrap();
         let host = Host::Root(HostRoot::new(dir.path()));
         let result = execute(&host, &AgentEnv::default(), &TaskSpec::SoftReset {}).await;
         assert!(result.succeeded);

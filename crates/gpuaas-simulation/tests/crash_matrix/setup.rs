@@ -14,7 +14,7 @@ use gpuaas_simulation::plan::SimulationPlan;
 use gpuaas_simulation::simulation::Simulation;
 use gpuaas_simulation::tick::Tick;
 use gpuaas_store::OperatorCommand;
-use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, TakeOver};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SLICE_TAG, TakeOver};
 use gpuaas_types::{NodeId, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus, Timestamp};
 use maas_sim::{Fault, FaultKind, HostView, HumanAction, MachineSpec, Region, Status, ZERO};
 
@@ -76,7 +76,7 @@ const ONBOARDED: &[RunKind] = &[RunKind::Onboard];
 
 /// Every setup.
 pub(crate) const SETUPS: &[RunSetup] = &[
-    RunSetup { name: "a racked machine", ..PLAIN },
+    RunSetup { name: "a racked machine", policy: kernel_arguments, ..PLAIN },
     RunSetup { name: "deployed by somebody", prepare_region: deployed, ..PLAIN },
     RunSetup {
         name: "linked by somebody",
@@ -156,7 +156,11 @@ pub(crate) const SETUPS: &[RunSetup] = &[
         name: "made over by somebody",
         kind: RunKind::Reimage,
         before: ONBOARDED,
-        between_runs: make_over,
+        between_runs: |region, name, now| {
+            make_over(region, name, now);
+            change_tag(region, now);
+        },
+        policy: kernel_arguments,
         ..PLAIN
     },
     RunSetup {
@@ -247,6 +251,21 @@ fn stuck(region: &mut Region, name: &str) {
 
 fn erase_come_what_may(profile: &mut ProfileSpec) {
     profile.release_erase = true;
+}
+
+/// The machine is to have a tag that carries arguments of its kernel.
+fn kernel_arguments(profile: &mut ProfileSpec) {
+    profile.kernel_arguments = "iommu=pt".to_owned();
+}
+
+/// Somebody gives the tag other arguments, and takes it from every machine.
+fn change_tag(region: &mut Region, now: Timestamp) {
+    let (now_us, path) = (now.as_micros(), format!("tags/{SLICE_TAG}/"));
+    region.call_as_person(now_us, "PUT", &path, "kernel_opts=quiet").expect("another text");
+    for id in region.hosts().into_iter().filter_map(|host| host.system_id) {
+        let form = format!("op=update_nodes&remove={id}");
+        region.call_as_person(now_us, "POST", &path, &form).expect("no tag");
+    }
 }
 
 /// No release gets the machine switched off until somebody has switched it on.

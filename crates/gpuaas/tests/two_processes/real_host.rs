@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::rig::{Rig, agent, gpuaas};
 
 /// A password's, as crypt(5) writes it.
-const HASH: &str = "$6$gpuaas$h8sh.of.a.password";
+const HASH: &str = "$6$gpuaas$h8sh.of.a.password.of.the.operators";
 /// Between two looks at a gate.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOKS: u32 = 600;
