@@ -12,6 +12,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 mod end;
+mod region_setup;
 mod setup;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -257,7 +258,7 @@ fn the_crash_matrix_ends_every_run_as_if_nothing_had_happened() {
     let missing: Vec<_> = rows().difference(&reached).copied().collect();
     assert!(
         missing.is_empty(),
-        "no stage of tests/crash_matrix/stage.rs brings these effects about: {missing:?}"
+        "no stage of tests/crash_matrix/setup.rs brings these effects about: {missing:?}"
     );
     let mut cases = Vec::new();
     let mut lines = Vec::new();
@@ -283,7 +284,7 @@ fn the_crash_matrix_ends_every_run_as_if_nothing_had_happened() {
                 }));
             }
         }
-        assert!(moments > 0, "no stage of tests/crash_matrix/stage.rs is of kind {}", kind.kind);
+        assert!(moments > 0, "no stage of tests/crash_matrix/setup.rs is of kind {}", kind.kind);
         let effects = rows().iter().filter(|(of, ..)| *of == kind.kind).count();
         let counted: Vec<_> = counted.iter().map(|(name, n)| format!("{n} {name}")).collect();
         lines.push(format!(

@@ -14,9 +14,15 @@ use gpuaas_simulation::plan::SimulationPlan;
 use gpuaas_simulation::simulation::Simulation;
 use gpuaas_simulation::tick::Tick;
 use gpuaas_store::OperatorCommand;
-use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SLICE_TAG, TakeOver};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, TakeOver};
 use gpuaas_types::{NodeId, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus, Timestamp};
-use maas_sim::{Fault, FaultKind, HostView, HumanAction, MachineSpec, Region, Status, ZERO};
+use maas_sim::{HostView, Region, ZERO};
+
+use crate::region_setup::{
+    ADDRESS, change_tag, deployed, erase_always, failing_test, hanging_erasing, hanging_release,
+    hung_power, hung_power_of_somebody, linked_by_somebody, make_over, no_data_source_once,
+    release_and_switch_on, stuck,
+};
 
 /// Virtual seconds after which a run that still moves counts as stuck.
 const LIMIT_SECONDS: f64 = 2.0 * 86_400.0;
@@ -224,31 +230,6 @@ pub(crate) const SETUPS: &[RunSetup] = &[
     },
 ];
 
-/// MAAS knows the machine and says Deployed.
-fn deployed(region: &mut Region, name: &str) {
-    region.add_machine(MachineSpec::new(name, Status::Deployed));
-}
-
-/// MAAS says Ready, and the fabric interface has an automatic link.
-fn linked_by_somebody(region: &mut Region, name: &str) {
-    let id = region.add_machine(MachineSpec::new(name, Status::Ready));
-    let shown = region.machine_json(&id).expect("a machine");
-    let nics = shown["interface_set"].as_array().expect("interfaces");
-    let (interface, ..) = ADDRESS;
-    let nic = nics.iter().find(|nic| nic["name"] == interface).expect("the fabric interface");
-    let path = format!("nodes/{id}/interfaces/{}/", nic["id"]);
-    let link = "op=link_subnet&mode=auto&subnet=cidr:10.101.0.0/16";
-    region.call_as_person(0, "POST", &path, link).expect("a link");
-}
-
-fn no_data_source_once(region: &mut Region, name: &str) {
-    region.inject(Fault::new(FaultKind::DatasourceFailure).on(name).times(1));
-}
-
-fn stuck(region: &mut Region, name: &str) {
-    region.inject(Fault::new(FaultKind::StuckDeploying).on(name));
-}
-
 fn erase_come_what_may(profile: &mut ProfileSpec) {
     profile.release_erase = true;
 }
@@ -258,81 +239,8 @@ fn kernel_arguments(profile: &mut ProfileSpec) {
     profile.kernel_arguments = "iommu=pt".to_owned();
 }
 
-/// Somebody gives the tag other arguments, and takes it from every machine.
-fn change_tag(region: &mut Region, now: Timestamp) {
-    let (now_us, path) = (now.as_micros(), format!("tags/{SLICE_TAG}/"));
-    region.call_as_person(now_us, "PUT", &path, "kernel_opts=quiet").expect("another text");
-    for id in region.hosts().into_iter().filter_map(|host| host.system_id) {
-        let form = format!("op=update_nodes&remove={id}");
-        region.call_as_person(now_us, "POST", &path, &form).expect("no tag");
-    }
-}
-
-/// No release gets the machine switched off until somebody has switched it on.
-fn hung_power(region: &mut Region, name: &str) {
-    region.inject(Fault::new(FaultKind::HungPower).on(name));
-}
-
-/// The machine is not heard of after its next boot into an erasing.
-fn hanging_erasing(region: &mut Region, name: &str) {
-    region.inject(Fault::new(FaultKind::StuckErasing).on(name).times(1));
-}
-
-/// The region erases whatever is released.
-fn erase_always(region: &mut Region) {
-    region.set_setting("enable_disk_erasing_on_release", true.into());
-}
-
-/// The power-off of two releases is never seen, so the escalation goes on to its repair.
-fn hanging_release(region: &mut Region, name: &str) {
-    region.inject(Fault::new(FaultKind::StuckReleasing).on(name).times(2));
-}
-
-/// MAAS says Deployed, and lets only the owner mark a machine broken, who is somebody else.
-fn hung_power_of_somebody(region: &mut Region, name: &str) {
-    let owner = Some("ann".to_owned());
-    region.add_machine(MachineSpec { owner, ..MachineSpec::new(name, Status::Deployed) });
-    erase_always(region);
-    hung_power(region, name);
-}
-
-fn release_and_switch_on(region: &mut Region, name: &str, now: Timestamp) {
-    let machine = name.to_owned();
-    region
-        .apply_human_action(now.as_micros(), &HumanAction::Release { machine })
-        .expect("released");
-    region.advance(now.as_micros());
-    region.press_power(name).expect("switched on");
-}
-
-/// Somebody released the machine, commissioned it without our scripts, gave one of them another
-/// text, and laid the machine's disks out.
-fn make_over(region: &mut Region, name: &str, now: Timestamp) {
-    let machine = || name.to_owned();
-    let disk = "nvme0n1".to_owned();
-    for action in [
-        HumanAction::Release { machine: machine() },
-        HumanAction::Commission { machine: machine() },
-        HumanAction::SetBootDisk { machine: machine(), disk },
-        HumanAction::SetStorageLayout { machine: machine(), layout: "lvm".to_owned() },
-    ] {
-        region.apply_human_action(now.as_micros(), &action).expect("done");
-        region.advance(now.as_micros());
-    }
-    let scripts = region.added_scripts();
-    let ours = scripts.keys().find(|script| script.contains(TEST)).expect("a script of ours");
-    region.put_script(ours, "#!/bin/sh\nexit 0\n");
-}
-
 fn cancel(_: Timestamp) -> OperatorCommand {
     OperatorCommand::Cancel { leave_machine: false }
-}
-
-/// A test of the commissioning bundle that every commissioning of the machine fails.
-const TEST: &str = "nvme-health";
-
-fn failing_test(region: &mut Region, name: &str) {
-    region.inject(Fault::new(FaultKind::ScriptFailed).on(name).with_message(TEST));
 }
 
 fn answer_for_test(now: Timestamp) -> OperatorCommand {
@@ -349,10 +257,6 @@ fn profile() -> ProfileSpec {
         ..ProfileSpec::default()
     }
 }
-
-/// A fixed address for the fabric interface, and another for it.
-const ADDRESS: (&str, &str, &str, &str) =
-    ("ens108np0", "10.101.0.0/16", "10.101.7.1", "10.101.7.2");
 
 fn fabric_address(hostname: &str, ip_address: &str) -> RoceAssignmentSpec {
     RoceAssignmentSpec {
