@@ -1,10 +1,11 @@
 //! What to do next with a run: a function of everything known about it.
 //!
 //! [`decide`] handles what is true of every step: a cancel, the look at the machine after an
-//! operator's word to go on, a machine that is gone, the deadline, and that no run goes on past an effect whose outcome nobody knows. The steps themselves are in
-//! the modules below, one function each, found through [`table`]. What they share stands below
-//! them: [`decisions`] builds parks, waits and reads, [`drive`] carries one effect from intent to
-//! known outcome, [`release`] brings a machine back to Ready.
+//! operator's word to go on, a machine that is gone, the deadline, and that no run goes on past an
+//! effect whose outcome nobody knows. The steps themselves are in the modules below, one function
+//! each, found through [`table`]. What they share stands below them: [`decisions`] builds parks,
+//! waits and reads, [`drive`] carries one effect from intent to known outcome, [`release`] brings a
+//! machine back to Ready.
 
 pub mod boot;
 #[cfg(test)]

@@ -88,7 +88,7 @@ pub struct SiteAddArgs {
     "ca_file", "node_ca_file", "clear",
 ]))]
 pub struct SiteSetArgs {
-    /// Name of the region.
+    /// Name of the site.
     pub name: String,
     /// MAAS base URL.
     #[arg(long, value_name = "MAAS_URL")]
@@ -137,7 +137,7 @@ pub struct SiteSetArgs {
 /// `gpuaas site take-control`.
 #[derive(Debug, Clone, Args)]
 pub struct TakeControlArgs {
-    /// Name of the region.
+    /// Name of the site.
     pub name: String,
     /// Why; kept in the audit.
     #[arg(long, value_name = "TEXT")]
