@@ -9,7 +9,7 @@ use gpuaas_types::codes::{TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{RunKind, RunStatus};
 
-use super::decisions::{fresh_machine, next, park_with_checks, read, wait};
+use super::decisions::{fresh_machine, next, park, park_with_checks, read, wait};
 use super::drive::drive_effect;
 use super::release::{ReleaseOptions, attempts_as_text, released_machine};
 use crate::effect::Effect;
@@ -20,6 +20,22 @@ use crate::snapshot::{Decision, Note, Read, Snapshot};
 const RECHECK_SECONDS: f64 = 600.0;
 /// Seconds between two reads of a machine that is being switched off.
 const POWER_RECHECK_SECONDS: f64 = 15.0;
+
+/// Statuses of a machine that was released, or is on its way there: the node's host does not run on
+/// it any more (docs/maas.md#statuses).
+const WITHOUT_HOST: &[i64] = &[
+    status::NEW,
+    status::COMMISSIONING,
+    status::FAILED_COMMISSIONING,
+    status::READY,
+    status::RESERVED,
+    status::ALLOCATED,
+    status::RETIRED,
+    status::RELEASING,
+    status::RELEASING_FAILED,
+    status::DISK_ERASING,
+    status::FAILED_DISK_ERASING,
+];
 
 /// No new work for the node: that is what `draining` says to whoever hands it out.
 #[must_use]
@@ -111,19 +127,27 @@ fn succeeded(code: TimelineCode, text: impl Into<String>) -> Decision {
     Decision::Finish { status: RunStatus::Succeeded, notes, checks: Vec::new() }
 }
 
-/// Has the agent clean its host.
+/// Has the agent clean its host. No agent answers from a machine that MAAS has released.
 #[must_use]
 pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
-    let Some(task) = s.run.state.task_id else {
-        return Decision::IssueTask(match s.run.kind {
-            RunKind::StorageCleanup => TaskSpec::StorageCleanup {},
-            _ => TaskSpec::SoftReset {},
-        });
-    };
+    let task = s.run.state.task_id;
     let done = s.report(
-        |kind| matches!(kind, ReportKind::TaskFinished { task_id, .. } if *task_id == task),
+        |kind| matches!(kind, ReportKind::TaskFinished { task_id, .. } if task == Some(*task_id)),
     );
     let Some(Report { kind: ReportKind::TaskFinished { result, .. }, .. }) = done else {
+        if let Some(status) = s.status().filter(|status| WITHOUT_HOST.contains(status)) {
+            let text = format!(
+                "MAAS says {} of the machine: no host of the node is there to clean",
+                status::label(status)
+            );
+            return park(s, ParkCode::HostReleased, text);
+        }
+        if task.is_none() {
+            return Decision::IssueTask(match s.run.kind {
+                RunKind::StorageCleanup => TaskSpec::StorageCleanup {},
+                _ => TaskSpec::SoftReset {},
+            });
+        }
         return wait(s, WaitCode::AgentCleanup, "the agent to clean its host", RECHECK_SECONDS);
     };
     let checks = result

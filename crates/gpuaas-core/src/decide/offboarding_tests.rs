@@ -282,9 +282,26 @@ fn a_machine_that_is_gone_parks_whoever_needs_it() {
         let Decision::Park { park, .. } = decision else { unreachable!() };
         assert!(park.next_action.contains("gpuaas node detach"), "{}", park.next_action);
     }
-    let mut case = cleaning(RunKind::SoftReset).read(machine(status::READY), 1.0);
+    let mut case = cleaning(RunKind::SoftReset).read(machine(status::DEPLOYED), 1.0);
     case.observation.as_mut().unwrap().vanished = true;
     assert_eq!(waiting(&case.decide()), "agent_cleanup", "a soft reset does not need MAAS");
+}
+
+/// A run that waits for the agent of a host that is no more would wait from deadline to deadline.
+#[test]
+fn nobody_cleans_a_host_whose_machine_was_released() {
+    for kind in [RunKind::SoftReset, RunKind::StorageCleanup] {
+        for seen in [status::READY, status::RELEASING, status::DISK_ERASING, status::NEW] {
+            let before = case_of(kind, Step::AgentCleanup).read(machine(seen), 1.0);
+            assert_eq!(parked(&before.decide()).0, "host_released", "{kind} in {seen}");
+            let amid = cleaning(kind).read(machine(seen), 1.0);
+            assert_eq!(parked(&amid.decide()).0, "host_released", "{kind} in {seen}");
+        }
+        for seen in [status::DEPLOYED, status::BROKEN, status::RESCUE_MODE] {
+            let case = cleaning(kind).read(machine(seen), 1.0);
+            assert_eq!(waiting(&case.decide()), "agent_cleanup", "{kind} in {seen}");
+        }
+    }
 }
 
 /// Nothing is to be released that is not ours, so a cancel has nothing to wait for.

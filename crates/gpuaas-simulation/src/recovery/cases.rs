@@ -188,6 +188,12 @@ pub static CASES: &[RecoveryCase] = &[
         ..PLAIN
     },
     RecoveryCase {
+        code: ParkCode::HostReleased,
+        then: Some((RunKind::SoftReset, || vec![person("op=release"), Act::UntilMaas("Ready")])),
+        ends: RunStatus::Cancelled,
+        ..PLAIN
+    },
+    RecoveryCase {
         code: ParkCode::CommissioningBundleMissing,
         profile: |profile| profile.commissioning_bundle_ref = "late@0.1.0".to_owned(),
         repair: || {

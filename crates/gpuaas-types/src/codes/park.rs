@@ -396,6 +396,13 @@ CleanupFailed "cleanup_failed" "The agent could not clean its host" {
     next_action: "mend what the agent names, then `gpuaas run retry RUN --reason WHY`; or `gpuaas run cancel RUN --reason WHY`, then `gpuaas node reimage NODE`",
     doc: "A soft reset or a storage cleanup did not succeed on the host",
 }
+HostReleased "host_released" "The machine was released in MAAS" {
+    owner: Owner::PlatformOperator,
+    cures: &[Cure::Cancel],
+    looked_at_again: false,
+    next_action: "find out who released it in MAAS; then `gpuaas run cancel RUN --reason WHY`, and `gpuaas node reimage NODE` to have its host back",
+    doc: "A soft reset or a storage cleanup is the work of the node's agent, and MAAS says that no system is deployed on the machine any more",
+}
 ReleaseFailed "release_failed" "MAAS does not release the machine" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],

@@ -128,6 +128,7 @@ mod tests {
         machine_taken
         machine_vanished
         machine_repurposed
+        host_released
         commissioning_bundle_missing
         script_not_as_asked
         tag_not_as_asked
