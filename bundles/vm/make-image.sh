@@ -29,6 +29,10 @@ source /etc/os-release
 for tool in mmdebstrap mkfs.ext4; do
     command -v "$tool" >/dev/null || fail vm_tool_missing "there is no $tool" "apt-get install mmdebstrap e2fsprogs"
 done
+mkdir -p -- "${folder%/*}"
+# Whoever comes second waits, and finds it made.
+exec 9>"$folder.lock"
+flock 9
 stamp=$(printf '%s\n' "$VERSION_CODENAME" "$(sha256sum <"${BASH_SOURCE[0]}")" | sha256sum | cut -c 1-16)
 if [[ $(cat -- "$folder/stamp" 2>/dev/null) == "$stamp" ]]; then
     printf '%s is there\n' "$folder"

@@ -12,8 +12,8 @@ Check the sources. All parts run, also after one has failed.
 Usage: cargo xtask lint [PART]...
 
 Parts:
-  sources  length of files, silenced lints, loose ends, leaked paths, licences, the
-           dependency page
+  sources  length of files, silenced lints, loose ends, leaked paths, fixed ports of
+           tests, licences, the dependency page
   words    names that the field has a better word for, doc comments of one word, a public
            type's name in two crates, citations of headings that do not exist
   graph    the crate graph against its table, and no circles between files or modules

@@ -13,6 +13,7 @@ mod circles;
 mod debug_info;
 mod decisions;
 mod first_hour;
+mod fixed_ports;
 mod graph;
 mod imports;
 mod lab;
@@ -41,8 +42,8 @@ Developer commands of GPUaaS.
 Usage: cargo xtask COMMAND [ARGS]
 
 Commands:
-  lab [ARGS]    Build the two executables in release, put their debug information
-                beside them, and run `gpuaas lab ARGS`
+  lab [ARGS]    Build the two executables in the profile `lab`, which compiles quickly,
+                and run `gpuaas lab ARGS`
   test [ARGS]   Set up what the tests need, then run the whole suite;
                 ARGS go to cargo-nextest (or to cargo test where it is missing)
   slow-tests    Print the tests of the last run that took longest

@@ -99,18 +99,22 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 }
 
 /// The codename of this machine's release, as os-release(5) has it.
-fn own_release() -> Result<String, String> {
+pub(crate) fn own_release() -> Result<String, String> {
     let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
     let name = name.map(|name| name.trim_matches('"').to_owned()).filter(|name| is_release(name));
     name.ok_or_else(|| "/etc/os-release names no release of Debian or Ubuntu".to_owned())
 }
 
-/// Where the systems are. Not below the target folder: another checkout, and one that was cleaned,
-/// would make them anew.
-fn rootfs(release: &str) -> Result<PathBuf, String> {
+/// Where the systems of a kind are. Not below the target folder: another checkout, and one that was
+/// cleaned, would make them anew.
+pub(crate) fn system(kind: &str, release: &str) -> Result<PathBuf, String> {
     let home = std::env::home_dir().ok_or("there is no home folder to keep systems in")?;
-    Ok(home.join(".cache/gpuaas/real-host").join(release))
+    Ok(home.join(".cache/gpuaas").join(kind).join(release))
+}
+
+fn rootfs(release: &str) -> Result<PathBuf, String> {
+    system("real-host", release)
 }
 
 /// Makes the system of this machine's own release, unless it is there.

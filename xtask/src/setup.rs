@@ -3,13 +3,16 @@
 //! Nothing here is required: a test whose tool is absent skips. What must not happen is that
 //! nobody notices, so each absent tool ends in one line that says so, whatever the reason.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, BufRead as _, IsTerminal as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{postgres, proc};
 
+#[derive(Clone, Copy)]
 pub(crate) struct Tool {
     /// What the notes call it.
     name: &'static str,
@@ -105,13 +108,15 @@ pub(crate) fn have(tools: &[Tool]) -> Result<(), String> {
 }
 
 /// Installs what is missing where `install` says so, as far as this user and this machine allow, and
-/// prints a note for each tool that is still missing afterwards.
-pub(crate) fn ensure(install: bool) {
+/// prints a note for each tool that is still missing afterwards. Somebody at a terminal is asked
+/// first, about what `systems` are made with, too. Answers whether packages may be installed.
+pub(crate) fn ensure(install: bool, systems: bool) -> bool {
     let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !(tool.present)()).collect();
-    if missing.is_empty() {
-        return;
-    }
-    if install && proc::find("apt-get").is_some() && proc::is_root() {
+    let can = install && proc::find("apt-get").is_some() && proc::is_root();
+    let of_systems = if systems { [MACHINE, REAL_HOST].concat() } else { Vec::new() };
+    let wanted = packages(missing.iter().copied().chain(&of_systems));
+    let agreed = can && (wanted.is_empty() || ask(&wanted));
+    if agreed {
         Apt::default().install(&missing);
     }
     let absent: Vec<&Tool> = missing.into_iter().filter(|t| !(t.present)()).collect();
@@ -119,9 +124,32 @@ pub(crate) fn ensure(install: bool) {
         eprintln!("note: {} is not installed; its tests are skipped", tool.name);
     }
     if !absent.is_empty() {
-        let packages: Vec<&str> = absent.iter().map(|tool| tool.package).collect();
-        eprintln!("note: to run them: apt-get install {}", packages.join(" "));
+        eprintln!("note: to run them: apt-get install {}", packages(absent).join(" "));
     }
+    install && (agreed || !can)
+}
+
+/// Packages of those tools that are not there, each once.
+fn packages<'a>(tools: impl IntoIterator<Item = &'a Tool>) -> Vec<&'static str> {
+    let absent = tools.into_iter().filter(|tool| !(tool.present)());
+    absent.map(|tool| tool.package).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Whether whoever sits at the terminal agrees; where nobody does, as in CI, the command itself was
+/// the agreement.
+fn ask(packages: &[&str]) -> bool {
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return true;
+    }
+    eprint!("apt-get would install {}; no service is started. Go on? [Y/n] ", packages.join(" "));
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).is_ok() && agrees(&answer)
+}
+
+/// An end of the input is no answer, and so no agreement.
+fn agrees(answer: &str) -> bool {
+    let is_answered = answer.ends_with('\n');
+    is_answered && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes")
 }
 
 /// One use of apt-get: the package lists are fetched at most once, and only when needed.
@@ -220,6 +248,22 @@ fn guard(path: &Path, content: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_installed_without_a_yes() {
+        for (answer, is_yes) in
+            [("\n", true), ("Y\n", true), (" yes \n", true), ("n\n", false), ("", false)]
+        {
+            assert_eq!(agrees(answer), is_yes, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn packages_are_named_once_and_only_where_they_are_missing() {
+        let absent = plain("a", "one", || false);
+        let there = plain("b", "two", || true);
+        assert_eq!(packages(&[absent, there, absent]), ["one"]);
+    }
 
     #[test]
     fn a_guard_never_replaces_a_choice() {

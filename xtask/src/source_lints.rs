@@ -1,17 +1,18 @@
 //! Rules of the sources that no compiler checks: file length, silenced lints, loose ends, leaked
-//! paths.
+//! paths, fixed ports.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::fixed_ports;
 use crate::metadata::Workspace;
 use crate::proc;
 use crate::ratchet::{self, Offence};
 
 const MAX_LINES: usize = 600;
 /// The rules of this module, as `xtask/ratchet.txt` names them.
-const RULES: [&str; 4] = ["lines", "loose-end", "allow", "path"];
+const RULES: [&str; 5] = ["lines", "loose-end", "allow", "path", "port"];
 
 /// Files that people write and read; the length rule and the loose-end rule look at these.
 const SOURCES: [&str; 9] = [".rs", ".sh", ".sql", ".toml", ".html", ".css", ".js", ".py", "/run"];
@@ -91,6 +92,11 @@ fn judge(path: &str, text: &str) -> Vec<Offence> {
             count(&|line| silenced.iter().any(|mark| line.contains(mark))),
             "write #[expect(..., reason = \"...\")], which says when it is no longer needed",
         );
+    }
+    // The rule's own examples.
+    if !path.ends_with("/fixed_ports.rs") {
+        let advice = "listen on port 0: another program may have that port";
+        add("port", count(&|line| fixed_ports::is_fixed(path, line)), advice);
     }
     add("path", count(&|line| names_a_local_path(line)), "it names a folder of somebody's machine");
     offences

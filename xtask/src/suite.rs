@@ -24,11 +24,11 @@ ARGS go to cargo-nextest, or to `cargo test` where nextest is missing; for examp
 What it sets up:
   packages    as root on Debian or Ubuntu, apt-get installs what is missing of postgresql,
               cloud-init (switched off for this machine's own boot), shellcheck,
-              python3-venv, curl, qemu-system-x86, systemd-container, mmdebstrap and a few more;
-              otherwise one note names each tool that is absent, and the tests that want it skip
+              python3-venv, curl, qemu-system-x86, systemd-container, mmdebstrap and a few more,
+              and asks before where somebody sits at a terminal; otherwise one note names each tool that is absent, and the tests that want it skip
   systems     without ARGS and as root on Debian or Ubuntu, the systems of the emulated machine
-              (cargo xtask vm) below the target folder and of the real host (cargo xtask
-              real-host) below ~/.cache/gpuaas, some 1.3 GB, made while the tests are built
+              (cargo xtask vm) and of the real host (cargo xtask real-host), some 1.3 GB below
+              ~/.cache/gpuaas, made once while the tests are built and used by every checkout
   PostgreSQL  a private one, gone afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
               your own, or pass --no-postgres to skip its tests
   recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; unset, the
@@ -76,11 +76,9 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     if request.fast && !nextest {
         return Err("--fast needs cargo-nextest: cargo install cargo-nextest".to_owned());
     }
-    if !request.fast {
-        setup::ensure(request.install);
-    }
+    let install = !request.fast && setup::ensure(request.install, request.is_whole());
     let systems =
-        if request.is_whole() && request.install { begin_systems(&workspace) } else { Vec::new() };
+        if request.is_whole() && install { begin_systems(&workspace) } else { Vec::new() };
     let built = build_executables(&workspace);
     systems.into_iter().for_each(Making::end);
     let built = built?;
@@ -119,7 +117,7 @@ fn build_executables(workspace: &Workspace) -> Result<std::process::ExitStatus, 
 
 fn begin_systems(workspace: &Workspace) -> Vec<Making> {
     vec![
-        Making::begin("emulated machine", setup::MACHINE, Ok(vm::make_image(workspace))),
+        Making::begin("emulated machine", setup::MACHINE, vm::make_image(workspace)),
         Making::begin("real host", setup::REAL_HOST, real_host::make_rootfs(workspace)),
     ]
 }

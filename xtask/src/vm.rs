@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
-use crate::{agent, proc, setup};
+use crate::{agent, proc, real_host, setup};
 
 pub(crate) const HELP: &str = "\
 Boot a machine of software, and run the slice host's units and the agent on it.
@@ -15,7 +15,8 @@ Usage: cargo xtask vm [--image-only]
 
 QEMU emulates the machine, so it needs nothing of this one's processor: an IOMMU, two NUMA nodes,
 a controller with SR-IOV, two endpoints for vfio-pci. Its system is made once from where this
-machine's apt gets its own (below the target folder, some 0.4 GB). The agent's facts are compared
+machine's apt gets its own, some 0.4 GB, in ~/.cache/gpuaas/vm/NAME, which
+every checkout uses. The agent's facts are compared
 with lspci and the rest, the bundle's phases run twice, and one effect after the other is
 broken. Prints the verdict as one JSON object, and ends with 1 where anything differs.
 
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     };
     let workspace = Workspace::load(Depth::Own)?;
     setup::have(setup::MACHINE)?;
-    let made = proc::status(&mut make_image(&workspace))?;
+    let made = proc::status(&mut make_image(&workspace)?)?;
     if !made.success() || image_only {
         return Ok(proc::exit_code(made));
     }
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let mut test = proc::cargo();
     test.args(TEST).args(["--", "--nocapture"]).current_dir(&workspace.root);
     let environment: [(&str, OsString); 3] = [
-        ("GPUAAS_VM_IMAGE", image(&workspace).into()),
+        ("GPUAAS_VM_IMAGE", image()?.into()),
         ("GPUAAS_VM_AGENT", agent.into()),
         ("GPUAAS_VM_VERDICT", verdict.clone().into()),
     ];
@@ -62,13 +63,17 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     }
 }
 
-fn image(workspace: &Workspace) -> PathBuf {
-    workspace.target.join("vm/image")
+/// Where the machine's system is, beside those of real hosts.
+fn image() -> Result<PathBuf, String> {
+    real_host::system("vm", &real_host::own_release()?)
 }
 
 /// Makes the machine's system, unless it is there.
-pub(crate) fn make_image(workspace: &Workspace) -> Command {
+///
+/// # Errors
+/// There is no place for it.
+pub(crate) fn make_image(workspace: &Workspace) -> Result<Command, String> {
     let mut make = Command::new(workspace.root.join("bundles/vm/make-image.sh"));
-    make.arg(image(workspace));
-    make
+    make.arg(image()?);
+    Ok(make)
 }

@@ -34,12 +34,13 @@ fn blocks_of_the_readme_run_as_they_stand() {
         .collect();
     assert!(blocks.len() >= 4, "the README has blocks to paste");
     let dir = tempfile::tempdir().unwrap();
-    let release = dir.path().join("target/release");
-    std::fs::create_dir_all(&release).unwrap();
+    // Where `cargo xtask lab` puts them.
+    let lab = dir.path().join("target/lab");
+    std::fs::create_dir_all(&lab).unwrap();
     for name in ["gpuaas", "gpuaas-node-agent"] {
         let built = Path::new(GPUAAS).with_file_name(name);
         assert!(built.exists(), "{} is missing: cargo build --bins", built.display());
-        symlink(built, release.join(name)).unwrap();
+        symlink(built, lab.join(name)).unwrap();
     }
     let script = format!(
         "set -e\nip link set lo up\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT\n{}",

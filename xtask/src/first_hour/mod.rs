@@ -89,7 +89,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let readme = fs::read_to_string(clone.join("README.md")).map_err(|e| e.to_string())?;
     let blocks = blocks(&readme, bin.is_some());
     if let Some(bin) = &bin {
-        copy_executables(bin, &clone.join("target/release"))?;
+        copy_executables(bin, &clone.join("target/lab"))?;
     }
     write_inputs(&folder, &blocks).map_err(|error| error.to_string())?;
     let before = began.elapsed().as_secs_f64();

@@ -35,6 +35,14 @@ pub(crate) fn verdict_file() -> Option<PathBuf> {
     environment("GPUAAS_VM_VERDICT").map(PathBuf::from)
 }
 
+/// The system that `cargo xtask vm` keeps of this machine's own release.
+fn kept_image() -> Option<PathBuf> {
+    let text = fs::read_to_string("/etc/os-release").ok()?;
+    let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="))?;
+    let systems = std::env::home_dir()?.join(".cache/gpuaas/vm");
+    Some(systems.join(name.trim_matches('"'))).filter(|folder| folder.join("stamp").is_file())
+}
+
 impl Machine {
     /// A machine that was never on; an error says why there is none here.
     pub(crate) fn new() -> Result<Self, String> {
@@ -43,13 +51,9 @@ impl Machine {
             return Err("there is no qemu-system-x86_64".to_owned());
         }
         let agent = Path::new(env!("CARGO_BIN_EXE_gpuaas-node-agent"));
-        let beside = || {
-            let mut folders = agent.ancestors().map(|folder| folder.join("vm/image"));
-            folders.find(|folder| folder.join("stamp").is_file())
-        };
         let image = environment("GPUAAS_VM_IMAGE")
             .map(PathBuf::from)
-            .or_else(beside)
+            .or_else(kept_image)
             .ok_or("there is no image; `cargo xtask vm --image-only` makes one")?;
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles");
         // What a failure leaves is there to be looked at.
