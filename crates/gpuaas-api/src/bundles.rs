@@ -346,12 +346,13 @@ pub(crate) async fn pins(
 /// Whether a run that deploys with this profile at this site may begin.
 ///
 /// # Errors
-/// `bundle_not_approved`, those of inputs and signatures, and of bundles that are gone.
+/// `profile_not_for_site`, `bundle_not_approved`, those of inputs and signatures, and of bundles that are gone.
 pub(crate) async fn check_can_begin(
     ctx: &Ctx,
     site: &SiteResource,
     profile: &ProfileResource,
 ) -> ApiResult<()> {
+    check_site(site, profile)?;
     let resolved = pins(ctx, "profile ", &profile.spec).await?;
     let pinned = &profile.status.bundle_pins;
     let pins = if pinned.is_empty() { resolved } else { pinned.clone() };
@@ -382,6 +383,21 @@ pub(crate) async fn check_can_begin(
     }
     let site = site.spec.name.clone();
     Err(delivery_refusal(DeliveryError::NotApproved { bundles: missing, site }))
+}
+
+/// Whether nodes of the site may be deployed with the profile.
+fn check_site(site: &SiteResource, profile: &ProfileResource) -> ApiResult<()> {
+    let (sites, site, name) = (&profile.spec.sites, &site.spec.name, &profile.status.name);
+    if sites.is_empty() || sites.contains(site) {
+        return Ok(());
+    }
+    let known = sites.join(",");
+    let detail = format!("profile {name} is for {}, and not for {site}", sites.join(", "));
+    let hint = format!(
+        "take another profile, `gpuaas profile list` shows them, or \
+         `gpuaas profile set {name} sites={known},{site}`"
+    );
+    Err(problem(ProblemCode::ProfileNotForSite).with_detail(detail).with_hint(hint).into())
 }
 
 /// Whether values that a site sets for bundles fit the newest versions of those that are known.

@@ -262,6 +262,9 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
         return Err(invalid(&at("kernel_arguments"), message)
             .with_hint("write them as on the kernel's command line: hugepages=64 nokaslr"));
     }
+    for (index, site) in spec.sites.iter().enumerate() {
+        name(&at(&format!("sites.{index}")), site)?;
+    }
     identifier(&at("distro_series"), &spec.distro_series, "/._-:+")?;
     let user = &spec.deploy_user;
     let is_user = user.len() <= 32

@@ -4,11 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_store::{ListedNode, NewAuditEntry, NewRun, NewRunOfNode};
-use gpuaas_types::api::{MaasView, PlannedStep, RunPlan, RunRequest, Source, TimelineEvent};
+use gpuaas_types::api::{
+    MaasView, PlannedStep, ProfileResource, RunPlan, RunRequest, Source, TimelineEvent,
+};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{Disk, MachineView};
-use gpuaas_types::spec::{BetweenTenants, ProfileSpec, ReleaseMode};
+use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
 use gpuaas_types::steps::KindRow;
 use gpuaas_types::{RunId, RunKind, Step};
 use serde_json::json;
@@ -41,6 +43,7 @@ pub(crate) async fn begin(
         let detail = format!("profile {} has release_mode=handoff", profile.status.name);
         return Err(problem(ProblemCode::MachineHandedOff).with_detail(detail).into());
     }
+    check_between_tenants(&listed, asked.kind, &profile)?;
     let mut plan = plan(&ctx, &listed, row, &profile.spec, machine.as_ref());
     if asked.dry_run {
         return Ok((StatusCode::OK, Json(plan)));
@@ -115,6 +118,30 @@ fn check_may_begin(listed: &ListedNode, row: &KindRow) -> ApiResult<()> {
     Ok(())
 }
 
+/// A cleaning puts the host back into service, for whoever is next: only the one that the profile
+/// names may (docs/adr/0010-between-tenants.md).
+fn check_between_tenants(
+    listed: &ListedNode,
+    kind: RunKind,
+    profile: &ProfileResource,
+) -> ApiResult<()> {
+    let wanted = profile.spec.between_tenants;
+    if wanted.allows(kind) {
+        return Ok(());
+    }
+    let (hostname, name) = (&listed.node.hostname, &profile.status.name);
+    let detail = format!(
+        "a {kind} makes {hostname} a host for another tenant by its own word, and profile {name} \
+         has between_tenants={}",
+        wanted.as_str()
+    );
+    let hint = format!(
+        "`gpuaas node reimage {hostname}` deploys it again; where the word of the host is enough for \
+         all nodes of the profile, `gpuaas profile set {name} between_tenants={kind}` and ask again"
+    );
+    Err(problem(ProblemCode::BetweenTenantsForbids).with_detail(detail).with_hint(hint).into())
+}
+
 fn plan(
     ctx: &Ctx,
     listed: &ListedNode,
@@ -167,18 +194,15 @@ fn losses(
         RunKind::Reimage => system("is released and deployed over")
             .into_iter()
             .chain(erased_disks(profile.release_erase, true, machine))
+            .chain(not_erased(profile))
             .collect(),
         RunKind::SoftReset => cleaning(
-            profile,
-            BetweenTenants::SoftReset,
             "processes in gpuaas-tenant.slice, and what is in /var/lib/gpuaas/tenant and /dev/shm, \
              by the agent's word",
         ),
-        RunKind::StorageCleanup => cleaning(
-            profile,
-            BetweenTenants::StorageCleanup,
-            "what is in /var/lib/gpuaas/scratch, by the agent's word",
-        ),
+        RunKind::StorageCleanup => {
+            cleaning("what is in /var/lib/gpuaas/scratch, by the agent's word")
+        }
         RunKind::Detach => {
             vec![
                 "GPUaaS' hold on the machine and its agent's credentials; MAAS is not asked"
@@ -190,19 +214,29 @@ fn losses(
     }
 }
 
-/// What a cleaning by the agent removes, what it leaves, and whether the profile wants more.
-fn cleaning(profile: &ProfileSpec, mode: BetweenTenants, removed: &str) -> Vec<String> {
+/// What a cleaning by the agent removes, what it leaves, and whose choice it is.
+fn cleaning(removed: &str) -> Vec<String> {
     let stays = "nothing else: data disks, /home, /tmp, keys, crontabs, containers, images and swap \
                  stay, and the agent names where it sees any";
-    let mut lines = vec![removed.to_owned(), stays.to_owned()];
-    if profile.between_tenants != mode {
-        let wanted = profile.between_tenants.as_str();
-        lines.push(format!(
-            "this does not make it a host for another tenant: the profile wants {wanted} for that \
-             (between_tenants)"
-        ));
-    }
-    lines
+    let choice = "the host is one for another tenant by its own word alone: the profile chose that \
+                  (between_tenants)";
+    vec![removed.to_owned(), stays.to_owned(), choice.to_owned()]
+}
+
+/// What a reimage may leave on disks, by the choice of the profile.
+fn not_erased(profile: &ProfileSpec) -> Option<String> {
+    let text = match (profile.release_erase, profile.release_fallback_no_erase) {
+        (false, _) => {
+            "no disk is erased: another tenant's system may read what is left on data disks, the \
+             profile chose that (release_erase=false)"
+        }
+        (true, true) => {
+            "disks that MAAS cannot wipe are not erased: the profile chose that \
+             (release_fallback_no_erase)"
+        }
+        (true, false) => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// What becomes of each disk of a machine that is released, and deployed again where `deploys`.

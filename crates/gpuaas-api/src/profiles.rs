@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use gpuaas_store::StoreError;
 use gpuaas_types::ProfileId;
 use gpuaas_types::api::{List, ProfileCreate, ProfilePreset, ProfileResource};
 use gpuaas_types::codes::ProblemCode;
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
 use crate::ctx::Ctx;
-use crate::problem::{ApiResult, problem};
+use crate::problem::{ApiResult, invalid, problem};
 use crate::{bundles, check, strict};
 
 /// `POST /api/v1/profiles`.
@@ -21,6 +22,7 @@ pub(crate) async fn create(
 ) -> ApiResult<(StatusCode, Json<ProfileResource>)> {
     check::name("name", &asked.name)?;
     check::profile("spec.", &asked.spec)?;
+    check_sites(&ctx, "spec.", &asked.spec).await?;
     let pins = bundles::pins(&ctx, "spec.", &asked.spec).await?;
     let now = ctx.now();
     let id = ProfileId::new(&*ctx.ids, now);
@@ -60,6 +62,7 @@ pub(crate) async fn change(
         serde_json::to_value(ProfileSpec::default()).map_err(|_| problem(ProblemCode::Internal))?;
     let spec: ProfileSpec = strict::merge(&current.spec, &defaults, patch)?;
     check::profile("", &spec)?;
+    check_sites(&ctx, "", &spec).await?;
     let pins = bundles::pins(&ctx, "", &spec).await?;
     if spec == current.spec && pins == current.status.bundle_pins {
         return Ok(Json(current));
@@ -68,4 +71,20 @@ pub(crate) async fn change(
     let detail = json!({ "fields": fields, "revision": changed.revision });
     ctx.audit("profile.change", &name, detail).await;
     Ok(Json(changed))
+}
+
+/// Each site that the profile is for is there: a misspelt one would refuse every node.
+async fn check_sites(ctx: &Ctx, prefix: &str, spec: &ProfileSpec) -> ApiResult<()> {
+    for (index, site) in spec.sites.iter().enumerate() {
+        match ctx.store.site_by_name(site).await {
+            Ok(_) => {}
+            Err(StoreError::NotFound { .. }) => {
+                let field = format!("{prefix}sites.{index}");
+                let refusal = invalid(&field, format!("there is no site {site}"));
+                return Err(refusal.with_hint("`gpuaas site list` shows the sites").into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }

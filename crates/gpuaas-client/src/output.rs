@@ -159,7 +159,13 @@ pub fn profile(profile: &ProfileResource, _style: Style) -> String {
     ]);
     if let Ok(serde_json::Value::Object(spec)) = serde_json::to_value(&profile.spec) {
         for (name, value) in spec {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let written = |value: &serde_json::Value| {
+                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+            };
+            let value = match value.as_array() {
+                Some(items) => items.iter().map(written).collect::<Vec<_>>().join(","),
+                None => written(&value),
+            };
             writeln!(text, "  {name}={value}").ok();
         }
     }

@@ -67,6 +67,7 @@ pub fn presets() -> Vec<ProfilePreset> {
             "restricted-release",
             "machines that go to a customer: no erase is forced, MAAS is left alone after",
             ProfileSpec {
+                release_erase: false,
                 release_fallback_no_erase: true,
                 release_mode: ReleaseMode::Handoff,
                 ..base()

@@ -1,5 +1,7 @@
 //! Bundles between the database, which keeps them, and the catalog of this process.
 
+use std::sync::Arc;
+
 use gpuaas_artifact::{
     BundleCatalog, CatalogBundle, CatalogError, CheckedBundle, CommissioningScript,
     built_in_archives,
@@ -194,6 +196,11 @@ pub async fn pins(
     Ok(revision.bundle_pins.clone())
 }
 
+/// Input of a site bundle that `require_hw_sync` of the profile sets, where the bundle has it and
+/// neither the site nor the profile gives it another value: what is asked of MAAS is then looked
+/// for on the host.
+const HW_SYNC: &str = "require_hw_sync";
+
 /// Values of the site bundle's inputs that may be shown: the site's, then the profile's.
 ///
 /// # Errors
@@ -208,6 +215,10 @@ pub fn inputs(
     let of_site = pinned.last().and_then(|main| site.bundle_inputs.get(&main.bundle.manifest.name));
     let mut inputs = of_site.cloned().unwrap_or_default();
     inputs.extend(profile.site_bootstrap_inputs.clone());
+    let declares = |main: &Arc<CatalogBundle>| main.bundle.manifest.inputs.contains_key(HW_SYNC);
+    if profile.require_hw_sync && pinned.last().is_some_and(declares) {
+        inputs.entry(HW_SYNC.to_owned()).or_insert_with(|| "1".to_owned());
+    }
     Ok(inputs)
 }
 
@@ -362,4 +373,38 @@ pub async fn unapproved(
     let missing =
         pinned.iter().filter(|one| !one.built_in && !approved(&one.bundle.digest.to_string()));
     Ok(missing.map(|one| one.bundle.reference()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_artifact::ArtifactStore;
+
+    use super::*;
+
+    /// The host is asked for the timer that MAAS is asked to install, unless an input says otherwise.
+    #[test]
+    fn hardware_sync_of_the_profile_reaches_the_bundle_that_knows_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = ArtifactStore::open(dir.path()).unwrap();
+        let key = SigningKey::generate().unwrap();
+        let now = Timestamp::from_micros(1_795_190_400_000_000);
+        let catalog = BundleCatalog::with_built_in(&store, &key, now).unwrap();
+        let site = serde_json::json!({ "name": "lab", "url": "http://maas.example/MAAS" });
+        let mut site: SiteSpec = serde_json::from_value(site).unwrap();
+        let asked = |bundle: &str, site: &SiteSpec, profile: &ProfileSpec| {
+            let pins = catalog.pins(bundle).unwrap();
+            let inputs = inputs(&catalog, &pins, site, profile).unwrap();
+            let checks = catalog.gate_checks(&pins, &inputs, Gate::Active).unwrap();
+            let asked = checks.iter().any(|check| check.name() == "unit maas_hardware_sync.timer");
+            (inputs.get("require_hw_sync").cloned(), asked)
+        };
+        let plain = ProfileSpec::default();
+        let synced = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
+        assert_eq!(asked("h200-ib@1.0.0", &site, &plain), (None, false));
+        assert_eq!(asked("h200-ib@1.0.0", &site, &synced), (Some("1".to_owned()), true));
+        assert_eq!(asked("site-base@1.0.0", &site, &synced), (None, false));
+        let set: Inputs = [("require_hw_sync".to_owned(), "0".to_owned())].into();
+        site.bundle_inputs.insert("h200-ib".to_owned(), set);
+        assert_eq!(asked("h200-ib@1.0.0", &site, &synced), (Some("0".to_owned()), false));
+    }
 }

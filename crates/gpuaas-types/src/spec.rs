@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lifecycle::{DriftAction, DriftKind};
+use crate::lifecycle::{DriftAction, DriftKind, RunKind};
 
 /// A MAAS region. The API key is never part of it: it is sealed beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +122,25 @@ pub enum BetweenTenants {
 }
 
 impl BetweenTenants {
+    /// The mode that a run of this kind carries out; none: it puts no host back into service, or it
+    /// deploys one that had no tenant.
+    #[must_use]
+    pub const fn of_kind(kind: RunKind) -> Option<Self> {
+        match kind {
+            RunKind::Reimage => Some(Self::Reimage),
+            RunKind::SoftReset => Some(Self::SoftReset),
+            RunKind::StorageCleanup => Some(Self::StorageCleanup),
+            RunKind::Onboard | RunKind::Decommission | RunKind::Detach | RunKind::Remove => None,
+        }
+    }
+
+    /// Whether a run of this kind may put a host back into service where the profile names this
+    /// mode. A reimage always may: it rests on MAAS and not on the word of the host.
+    #[must_use]
+    pub fn allows(self, kind: RunKind) -> bool {
+        Self::of_kind(kind).is_none_or(|mode| mode == Self::Reimage || mode == self)
+    }
+
     /// Its written form.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -154,7 +173,7 @@ pub struct ProfileSpec {
     pub require_hw_sync: bool,
     /// Interval that the region must be set to, such as `15m`; empty: whatever it is.
     pub hardware_sync_interval: String,
-    /// Have MAAS wipe the disks of a machine that leaves service or is reimaged. Without it what a
+    /// Have MAAS wipe the disks of a machine that is decommissioned or reimaged. Without it what a
     /// tenant left on data disks stays there.
     pub release_erase: bool,
     /// Release without erasing when MAAS cannot wipe the disks.
@@ -193,7 +212,8 @@ pub struct ProfileSpec {
     /// Who has the machine in MAAS once its node leaves.
     pub release_mode: ReleaseMode,
     /// What makes a host one for another tenant. A host on which a tenant had root reports its own
-    /// cleaning, so only `reimage` is more than its word.
+    /// cleaning, so only `reimage` is more than its word. A cleaning that is not named here is
+    /// refused.
     pub between_tenants: BetweenTenants,
     /// MAAS tag of the profile's machines, whose kernel options are the arguments that the kernel is
     /// to be started with; empty: `gpuaas-profile-slice-vm` where there are any, else none.
@@ -201,6 +221,8 @@ pub struct ProfileSpec {
     /// Arguments of the kernel beyond those that the site bundle asks for, with spaces between them,
     /// such as `hugepages=64`.
     pub kernel_arguments: String,
+    /// Sites whose nodes may be deployed with the profile; none: every site.
+    pub sites: Vec<String>,
 }
 
 /// MAAS tag of the machines whose GPUs go to guests.
@@ -215,7 +237,7 @@ impl Default for ProfileSpec {
             enable_phase2_roce: false,
             require_hw_sync: false,
             hardware_sync_interval: String::new(),
-            release_erase: false,
+            release_erase: true,
             release_fallback_no_erase: false,
             enable_deploy_retry_on_datasource_failure: true,
             max_deploy_retry_attempts: 2,
@@ -234,6 +256,7 @@ impl Default for ProfileSpec {
             between_tenants: BetweenTenants::Reimage,
             machine_tag: String::new(),
             kernel_arguments: String::new(),
+            sites: Vec::new(),
         }
     }
 }
@@ -336,6 +359,27 @@ mod tests {
         ] {
             assert_ne!(spell(other), usual, "{other}");
         }
+    }
+
+    #[test]
+    fn only_the_named_cleaning_and_a_reimage_put_a_host_back() {
+        use BetweenTenants as Mode;
+        for (mode, kind, allowed) in [
+            (Mode::Reimage, RunKind::Reimage, true),
+            (Mode::Reimage, RunKind::SoftReset, false),
+            (Mode::Reimage, RunKind::StorageCleanup, false),
+            (Mode::SoftReset, RunKind::SoftReset, true),
+            (Mode::SoftReset, RunKind::StorageCleanup, false),
+            (Mode::StorageCleanup, RunKind::StorageCleanup, true),
+            (Mode::StorageCleanup, RunKind::SoftReset, false),
+            (Mode::StorageCleanup, RunKind::Reimage, true),
+            (Mode::Reimage, RunKind::Decommission, true),
+            (Mode::Reimage, RunKind::Detach, true),
+        ] {
+            assert_eq!(mode.allows(kind), allowed, "{mode:?} {kind}");
+        }
+        let default = ProfileSpec::default();
+        assert_eq!((default.between_tenants, default.release_erase), (Mode::Reimage, true));
     }
 
     #[test]

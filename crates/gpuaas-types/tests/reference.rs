@@ -188,6 +188,7 @@ fn kind(rust: &str) -> &'static str {
         "FabricMode" => "`ethernet`, `roce` or `ib`",
         "ReleaseMode" => "`managed` or `handoff`",
         "BTreeMap<String, String>" => "texts by name",
+        "Vec<String>" => "names with commas between them",
         other => panic!("say what {other} is in profile-fields.md"),
     }
 }
@@ -206,6 +207,7 @@ fn profile_fields() -> String {
             None | Some(Value::Null) => "none".to_owned(),
             Some(Value::String(text)) if text.is_empty() => "empty".to_owned(),
             Some(Value::String(text)) => format!("`{text}`"),
+            Some(Value::Array(items)) if items.is_empty() => "none".to_owned(),
             Some(other) => format!("`{other}`"),
         };
         writeln!(page, "| `{name}` | {} | {default} | {} |", kind(&rust), cell(&doc)).unwrap();

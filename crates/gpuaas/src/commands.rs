@@ -162,6 +162,11 @@ async fn preset(client: &ApiClient, name: &str) -> Result<Map<String, Value>, Fa
     }
 }
 
+/// A list that is written with commas; nothing at all: none.
+fn items(text: &str) -> Value {
+    text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Value::from).collect()
+}
+
 /// The assignments as JSON: of the type that the field has, else as text, which the server
 /// refuses by name. It alone says which fields exist.
 fn fields(assignments: &[Assignment]) -> Map<String, Value> {
@@ -170,6 +175,7 @@ fn fields(assignments: &[Assignment]) -> Map<String, Value> {
         let parsed = match defaults.get(field) {
             Some(Value::Bool(_)) => value.parse().ok().map(Value::Bool),
             Some(Value::Number(_)) => value.parse::<i64>().ok().map(Value::from),
+            Some(Value::Array(_)) => Some(items(value)),
             _ => None,
         };
         (field.clone(), parsed.unwrap_or_else(|| Value::from(value.as_str())))

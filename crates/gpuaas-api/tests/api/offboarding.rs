@@ -4,7 +4,7 @@ use gpuaas_store::RunWrite;
 use gpuaas_types::{NodeState, RunStatus};
 use serde_json::json;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, site};
 
 /// A node whose onboarding ended well.
 async fn active(rig: &Rig) -> gpuaas_types::NodeId {
@@ -68,6 +68,63 @@ async fn what_the_state_or_the_request_forbids_is_refused() {
     let plan = call(asked("decommission", true)).await.ok();
     assert!(plan["destroys"][0].as_str().unwrap().starts_with("nothing"), "{plan}");
     assert_eq!(plan["steps"][2], json!({ "step": "release", "maas_calls": [] }));
+}
+
+#[tokio::test]
+async fn only_the_cleaning_that_the_profile_names_puts_a_host_back_into_service() {
+    let rig = Rig::with_site().await;
+    active(&rig).await;
+    let call = |body| rig.post("/api/v1/nodes/j22u11/runs", body);
+    for kind in ["soft_reset", "storage_cleanup"] {
+        for dry_run in [true, false] {
+            let refused = call(asked(kind, dry_run)).await;
+            assert_eq!((refused.status, refused.code()), (409, "between_tenants_forbids".into()));
+            let hint = refused.json()["hint"].as_str().unwrap().to_owned();
+            assert!(hint.contains("`gpuaas node reimage j22u11`"), "{hint}");
+            let way = format!("`gpuaas profile set h200 between_tenants={kind}`");
+            assert!(hint.contains(&way), "{hint}");
+        }
+    }
+    let plan = call(asked("reimage", true)).await.ok();
+    assert!(!plan["destroys"].to_string().contains("the profile chose"), "{plan}");
+    let chosen = json!({ "between_tenants": "soft_reset", "release_erase": false });
+    rig.patch("/api/v1/profiles/h200", chosen).await.ok();
+    let plan = call(asked("soft_reset", true)).await.ok();
+    assert!(plan["destroys"].to_string().contains("(between_tenants)"), "{plan}");
+    assert_eq!(call(asked("storage_cleanup", true)).await.code(), "between_tenants_forbids");
+    let plan = call(asked("reimage", true)).await.ok();
+    assert!(plan["destroys"].to_string().contains("(release_erase=false)"), "{plan}");
+    let fallback = json!({ "release_erase": true, "release_fallback_no_erase": true });
+    rig.patch("/api/v1/profiles/h200", fallback).await.ok();
+    let plan = call(asked("reimage", true)).await.ok();
+    assert!(plan["destroys"].to_string().contains("(release_fallback_no_erase)"), "{plan}");
+}
+
+#[tokio::test]
+async fn a_profile_deploys_at_the_sites_that_it_names() {
+    let rig = Rig::with_site().await;
+    active(&rig).await;
+    let patch = |sites| rig.patch("/api/v1/profiles/h200", json!({ "sites": sites }));
+    let unknown = patch(json!(["nowhere"])).await;
+    assert_eq!(unknown.json()["errors"][0]["field"], "sites.0");
+    assert_eq!(patch(json!(["Lab 1"])).await.code(), "invalid_field");
+    patch(json!(["lab"])).await.ok();
+    let call = |body| rig.post("/api/v1/nodes/j22u11/runs", body);
+    call(asked("reimage", true)).await.ok();
+    rig.post("/api/v1/sites", site("other")).await.ok();
+    patch(json!(["other"])).await.ok();
+    let refused = call(asked("reimage", false)).await;
+    assert_eq!((refused.status, refused.code()), (409, "profile_not_for_site".into()));
+    let hint = refused.json()["hint"].as_str().unwrap().to_owned();
+    assert!(hint.contains("`gpuaas profile set h200 sites=other,lab`"), "{hint}");
+    let onboard = json!({ "hostname": "j22u15", "site": "lab", "profile": "h200" });
+    assert_eq!(rig.post("/api/v1/nodes", onboard).await.code(), "profile_not_for_site");
+    let machines = json!([{ "hostname": "j22u16" }]);
+    let spec = json!({ "name": "b", "site": "lab", "profile": "h200", "machines": machines });
+    let batch = rig.post("/api/v1/batches", json!({ "spec": spec, "dry_run": true })).await;
+    assert!(batch.json()["errors"].to_string().contains("profile_not_for_site"), "{batch:?}");
+    patch(json!(null)).await.ok();
+    call(asked("reimage", true)).await.ok();
 }
 
 #[tokio::test]

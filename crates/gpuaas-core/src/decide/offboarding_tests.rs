@@ -120,6 +120,16 @@ fn a_release_asks_for_what_the_profile_says_and_ends_with_a_read() {
     assert_eq!(case.decide(), Decision::Read(Read::Machine), "an event is not yet a look");
 }
 
+/// What a tenant had is erased unless the profile chose otherwise, and never by the way back of an
+/// onboarding, which no tenant had.
+#[test]
+fn a_profile_that_says_nothing_has_the_disks_erased() {
+    for kind in [RunKind::Decommission, RunKind::Reimage] {
+        let case = case_of(kind, Step::Release).read(machine(status::DEPLOYED), 1.0);
+        assert_eq!(case.decide(), Decision::Do(Effect::Release { erase: true }), "{kind}");
+    }
+}
+
 #[test]
 fn a_machine_that_is_handed_over_is_left_alone_by_its_decommission() {
     let mut case =

@@ -139,6 +139,7 @@ pub(crate) const SETUPS: &[RunSetup] = &[
         kind: RunKind::Decommission,
         before: ONBOARDED,
         between_runs: |region, name, _| hanging_release(region, name),
+        policy: without_erasing,
         ..PLAIN
     },
     RunSetup {
@@ -217,6 +218,7 @@ pub(crate) const SETUPS: &[RunSetup] = &[
         kind: RunKind::Reimage,
         before: ONBOARDED,
         between_runs: |region, name, _| hanging_release(region, name),
+        policy: without_erasing,
         ..PLAIN
     },
     RunSetup { name: "in service", kind: RunKind::SoftReset, before: ONBOARDED, ..PLAIN },
@@ -232,6 +234,11 @@ pub(crate) const SETUPS: &[RunSetup] = &[
 
 fn erase_come_what_may(profile: &mut ProfileSpec) {
     profile.release_erase = true;
+}
+
+/// A release that may be ended by marking the machine fixed.
+fn without_erasing(profile: &mut ProfileSpec) {
+    profile.release_erase = false;
 }
 
 /// The machine is to have a tag that carries arguments of its kernel.

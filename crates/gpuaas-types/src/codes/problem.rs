@@ -335,6 +335,14 @@ MachineHandedOff "machine_handed_off" "The machine was handed over" {
     status: 409, owner: None, next_action: "GPUaaS does not touch a machine whose profile hands it over: `gpuaas node detach NODE`",
     doc: "The profile has `release_mode=handoff`",
 }
+BetweenTenantsForbids "between_tenants_forbids" "The profile wants another cleaning between tenants" {
+    status: 409, owner: None, next_action: "`gpuaas node reimage NODE` erases the disks and deploys the host again; where the word of the host is enough, `gpuaas profile set PROFILE between_tenants=soft_reset`, or `=storage_cleanup`, says so for all of its nodes",
+    doc: "A soft reset or a storage cleanup would put the host back into service by its own word, and `between_tenants` of the profile names something else",
+}
+ProfileNotForSite "profile_not_for_site" "The profile is not for this site" {
+    status: 409, owner: None, next_action: "`gpuaas profile list` shows the profiles; `gpuaas profile set PROFILE sites=SITE` names the sites of one, with commas between them",
+    doc: "`sites` of the profile names the sites whose nodes may be deployed with it, and this one is not among them",
+}
 NodeWithoutAgent "node_without_agent" "The node has no agent" {
     status: 409, owner: None, next_action: "only an agent carries out tasks: onboard the node first, `gpuaas node onboard HOST --site SITE --profile PROFILE`",
     doc: "No agent of the node was ever heard, or its credential was revoked",
