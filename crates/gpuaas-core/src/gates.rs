@@ -8,10 +8,22 @@ use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{NodeState, RunId, Timestamp};
 
 use crate::node_state::may_become;
+use crate::record::ReportKind;
 use crate::snapshot::Snapshot;
 
 /// Name of the gate on the node bootstrap.
 pub const NODE_BOOTSTRAP: &str = "gate_node_bootstrap";
+
+/// The seven completion gates, in the order of docs/hosts.md#completion-gates.
+pub const COMPLETION_GATES: [&str; 7] = [
+    "gate_maas_deployed",
+    "gate_site_bootstrap",
+    NODE_BOOTSTRAP,
+    "gate_agent_started",
+    "gate_first_enrollment",
+    "gate_node_row",
+    "gate_current_run",
+];
 
 /// Seconds after the first heartbeat in which the node bootstrap's last callback may still come.
 /// After that its absence is tolerated: the enrolled agent proves what the callback would say.
@@ -24,90 +36,95 @@ pub fn callback_is_pending(s: &Snapshot<'_>) -> bool {
         && s.first_heartbeat().is_some_and(|r| s.now.seconds_since(r.at) < CALLBACK_GRACE_SECONDS)
 }
 
-/// Evaluates all seven, in the order of docs/hosts.md#completion-gates, each with its evidence.
+/// Evaluates all seven, in the order of [`COMPLETION_GATES`], each with its evidence.
 #[must_use]
 pub fn completion_gates(s: &Snapshot<'_>) -> Vec<CheckResult> {
-    vec![
+    let verdicts = [
         maas_deployed(s),
-        bootstrap_gate(s, "gate_site_bootstrap", BootstrapPhase::SiteBootstrap),
-        bootstrap_gate(s, NODE_BOOTSTRAP, BootstrapPhase::NodeBootstrap),
+        bootstrap_gate(s, BootstrapPhase::SiteBootstrap),
+        bootstrap_gate(s, BootstrapPhase::NodeBootstrap),
         agent_started(s),
         first_enrollment(s),
         node_row(s),
         current_run(s, s.run.id),
-    ]
+    ];
+    let named = COMPLETION_GATES.iter().zip(verdicts);
+    named.map(|(name, (passed, evidence))| s.check(name, passed, evidence)).collect()
 }
 
-fn maas_deployed(s: &Snapshot<'_>) -> CheckResult {
-    let name = "gate_maas_deployed";
+/// Whether a gate is passed, and what that rests on.
+type Verdict = (bool, String);
+
+fn maas_deployed(s: &Snapshot<'_>) -> Verdict {
     let Some(observation) = s.observation else {
-        return s.check(name, false, "the machine was never read");
+        return (false, "the machine was never read".to_owned());
     };
     let age = s.now.seconds_since(observation.status_at);
     let label = status::label(observation.status);
     let deployed = observation.status == status::DEPLOYED;
     let synced = observation.machine.as_ref().is_some_and(|m| m.enable_hw_sync);
     if deployed && s.profile.require_hw_sync && !synced {
-        return s.check(
-            name,
-            false,
-            "MAAS says Deployed, but without the hardware sync that the profile requires",
-        );
+        let text = "MAAS says Deployed, but without the hardware sync that the profile requires";
+        return (false, text.to_owned());
     }
-    s.check(name, deployed, format!("MAAS said {label} {age:.1} s ago"))
+    let sync = if s.profile.require_hw_sync && synced { ", with hardware sync" } else { "" };
+    (deployed, format!("MAAS said {label} {age:.1} s ago{sync}"))
 }
 
-fn bootstrap_gate(s: &Snapshot<'_>, name: &str, phase: BootstrapPhase) -> CheckResult {
-    let at = |status| s.bootstrap_report(phase, status).map(|r| r.at);
+fn bootstrap_gate(s: &Snapshot<'_>, phase: BootstrapPhase) -> Verdict {
+    // The scripts may have run more than once: what they said last counts.
+    let at = |wanted| {
+        let said = s.last_report(|kind| {
+            matches!(kind, ReportKind::Progress { phase: p, status, .. }
+                if *p == phase && *status == wanted)
+        });
+        said.map(|report| report.at)
+    };
     match (at(ProgressStatus::Succeeded), at(ProgressStatus::Failed)) {
         (Some(good), bad) if bad.is_none_or(|bad| bad <= good) => {
-            s.check(name, true, format!("succeeded at {good}"))
+            (true, format!("succeeded at {good}"))
         }
-        (_, Some(bad)) => s.check(name, false, format!("failed at {bad}")),
+        (_, Some(bad)) => (false, format!("failed at {bad}")),
         _ if phase == BootstrapPhase::SiteBootstrap && at(ProgressStatus::Started).is_none() => {
-            proven_by_agent(s, name)
+            proven_by_agent(s)
         }
-        _ if !callback_is_pending(s) => proven_by_agent(s, name),
-        _ => s.check(name, false, "no callback yet"),
+        _ if !callback_is_pending(s) => proven_by_agent(s),
+        _ => (false, "no callback yet".to_owned()),
     }
 }
 
 /// A lost callback is tolerated: the node bootstrap runs only after the site bootstrap succeeded,
 /// and it is the node bootstrap that starts the agent.
-fn proven_by_agent(s: &Snapshot<'_>, name: &str) -> CheckResult {
+fn proven_by_agent(s: &Snapshot<'_>) -> Verdict {
     match s.first_heartbeat() {
-        Some(report) => s.check(
-            name,
-            true,
-            format!("no callback came; the agent's heartbeat at {} proves it", report.at),
-        ),
-        None => s.check(name, false, "no callback came and the agent is silent"),
-    }
-}
-
-fn agent_started(s: &Snapshot<'_>) -> CheckResult {
-    match s.first_heartbeat() {
-        Some(report) => s.check("gate_agent_started", true, format!("heartbeat at {}", report.at)),
-        None => s.check("gate_agent_started", false, "no heartbeat"),
-    }
-}
-
-fn first_enrollment(s: &Snapshot<'_>) -> CheckResult {
-    match s.enrollment() {
         Some(report) => {
-            s.check("gate_first_enrollment", true, format!("enrolled at {}", report.at))
+            (true, format!("no callback came; the agent's heartbeat at {} proves it", report.at))
         }
-        None => s.check("gate_first_enrollment", false, "not enrolled"),
+        None => (false, "no callback came and the agent is silent".to_owned()),
     }
 }
 
-fn node_row(s: &Snapshot<'_>) -> CheckResult {
+fn agent_started(s: &Snapshot<'_>) -> Verdict {
+    match s.first_heartbeat() {
+        Some(report) => (true, format!("heartbeat at {}", report.at)),
+        None => (false, "no heartbeat".to_owned()),
+    }
+}
+
+fn first_enrollment(s: &Snapshot<'_>) -> Verdict {
+    match s.enrollment() {
+        Some(report) => (true, format!("enrolled at {}", report.at)),
+        None => (false, "not enrolled".to_owned()),
+    }
+}
+
+fn node_row(s: &Snapshot<'_>) -> Verdict {
     let state = s.node.state;
     let passed = may_become(state, NodeState::Active) && state != NodeState::Quarantined;
-    s.check("gate_node_row", passed, format!("the node is {state}"))
+    (passed, format!("the node is {state}"))
 }
 
-fn current_run(s: &Snapshot<'_>, run: RunId) -> CheckResult {
+fn current_run(s: &Snapshot<'_>, run: RunId) -> Verdict {
     let stray = s.reports.iter().filter(|r| r.run_id != run).count();
     let passed = s.node.run_id == Some(run) && stray == 0;
     let evidence = match s.node.run_id {
@@ -115,7 +132,7 @@ fn current_run(s: &Snapshot<'_>, run: RunId) -> CheckResult {
         Some(id) => format!("the node's run is {id}, this is {run}"),
         None => "the node names no run".to_owned(),
     };
-    s.check("gate_current_run", passed, evidence)
+    (passed, evidence)
 }
 
 /// The agent's latest report of a gate.
@@ -177,6 +194,9 @@ pub fn gate_view(
         Some(_) if silent => {
             view(false, fault, format!("{name} is shut: the agent is silent, nobody knows"))
         }
+        Some(LatestGateReport { report, .. }) if report.checks.is_empty() => {
+            view(false, None, format!("{name} is not evaluated: its agent has no host to look at"))
+        }
         Some(LatestGateReport { report, .. }) if report.passed => {
             view(true, None, format!("{name} is open: {} checks pass", report.checks.len()))
         }
@@ -233,6 +253,10 @@ mod tests {
         assert_eq!(shut.2, text);
         assert_eq!(stand(active, false, None).1, fault);
         assert_eq!(stand(active, true, Some(&good)).1, fault);
+        let nothing = GateReport { passed: false, checks: Vec::new(), ..bad.clone() };
+        let stand_in = stand(active, false, Some(&nothing));
+        assert_eq!((stand_in.0, stand_in.1), (false, None), "nobody's fault, and not ready");
+        assert!(stand_in.2.contains("not evaluated"), "{}", stand_in.2);
         let early = stand(NodeState::BootstrapIssued, false, Some(&good));
         assert_eq!((early.0, early.1), (false, None));
         assert!(gate_view(Gate::Telemetry, false, active, false, None).is_none());

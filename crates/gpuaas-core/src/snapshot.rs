@@ -127,6 +127,14 @@ impl<'a> Snapshot<'a> {
         self.reports.iter().find(|report| report.at >= since && wanted(&report.kind))
     }
 
+    /// The last report of the current deployment that `wanted` accepts.
+    #[must_use]
+    pub fn last_report(&self, wanted: impl Fn(&ReportKind) -> bool) -> Option<&'a Report> {
+        let deployed = self.run.state.intended_at.get(&EffectKind::Deploy);
+        let since = deployed.copied().unwrap_or(self.run.created_at);
+        self.reports.iter().rfind(|report| report.at >= since && wanted(&report.kind))
+    }
+
     /// The first report later than `moment` that `wanted` accepts.
     #[must_use]
     pub fn report_after(

@@ -8,7 +8,7 @@ use gpuaas_store::{NewTask, StoreError};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::{Park, Source, Wait};
 use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
-use gpuaas_types::{TaskId, Timestamp};
+use gpuaas_types::{Step, TaskId, Timestamp};
 use tracing::Instrument as _;
 
 use crate::circuit_breaker::Outage;
@@ -86,7 +86,12 @@ pub(crate) async fn apply_decision(
             };
             session.add_checks(checks);
             session.add_notes(at, notes);
+            let left = session.run.step;
             session.advance(step, at, now);
+            if left == Step::ReleaseForRetry {
+                // The checks before the next deployment look at the tokens that are stored.
+                session.commit(&shared.store, now, false).await?;
+            }
         }
         Decision::Wait { wait, recheck_at } => {
             return rest(shared, session, wait, recheck_at).await;

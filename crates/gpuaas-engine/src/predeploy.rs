@@ -24,13 +24,23 @@ const GOOD_SECONDS: f64 = 60.0;
 /// at once take, and shorter than anybody takes who corrects the cause.
 const FAILED_SECONDS: f64 = 5.0;
 
-/// All six, in the order of `PREDEPLOY_CHECKS`.
-pub(crate) async fn checks(shared: &Shared, site: &Site, session: &RunSession) -> Vec<CheckResult> {
+/// All six, in the order of `PREDEPLOY_CHECKS`. Tokens that should be dead are withdrawn with the
+/// next commit, and the check fails once, so that the next round sees whether they are.
+pub(crate) async fn checks(
+    shared: &Shared,
+    site: &Site,
+    session: &mut RunSession,
+) -> Vec<CheckResult> {
+    let honoured = shared.store.count_honoured_tokens(session.node.id).await;
+    if let Ok(count @ 1..) = honoured {
+        session.revoke_tokens(count, shared.clock.now());
+    }
+    let session = &*session;
     let verdicts: [Verdict; 6] = [
         check_once(shared, site, session, "endpoint", || endpoint(shared, site)).await,
         artifacts(shared, site, session).await,
         ca(shared, session),
-        token_store(shared, session).await,
+        token_store(session, honoured.map_err(|error| error.to_string())),
         resolve(shared, session).await,
         image_check::check_image(site, session).await,
     ];
@@ -170,20 +180,19 @@ fn ca_until(pem: &str, site: &str, now: Timestamp) -> Result<Timestamp, String> 
     ))
 }
 
-/// Nothing that this run minted before can still be used by another system than the next one.
-async fn token_store(shared: &Shared, session: &RunSession) -> Verdict {
-    let stray = shared
-        .store
-        .count_tokens_of_other_runs(session.node.id, session.run.id)
-        .await
-        .map_err(|e| e.to_string())?;
+/// Nothing that an earlier deployment of the node was given is honoured any more. A release ends it;
+/// what an older version released, or a restored database brought back, did not.
+fn token_store(session: &RunSession, honoured: Result<i64, String>) -> Verdict {
     let ttl = session.profile().enrollment_token_ttl_seconds;
-    match stray {
+    match honoured? {
         0 => Ok(format!(
-            "no usable token of another run; the next ones live as long as the run works, and {ttl} s \
-             while it is parked"
+            "no token of an earlier deployment is honoured; the next ones live as long as the run \
+             works, and {ttl} s while it is parked"
         )),
-        n => Err(format!("{n} tokens of other runs of this node are still usable")),
+        n => Err(format!(
+            "{n} tokens of an earlier deployment of this node were still honoured; they are \
+             withdrawn now"
+        )),
     }
 }
 

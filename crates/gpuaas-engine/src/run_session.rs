@@ -44,6 +44,7 @@ pub(crate) struct RunSession {
     node_change: NodeChange,
     read: Option<Observation>,
     tokens: Vec<NewToken>,
+    revokes_tokens: bool,
     tasks: Vec<NewTask>,
     tokens_expire_at: Option<Timestamp>,
 }
@@ -71,6 +72,7 @@ impl RunSession {
             node_change: NodeChange::default(),
             read: None,
             tokens: Vec::new(),
+            revokes_tokens: false,
             tasks: Vec::new(),
             tokens_expire_at: None,
         }
@@ -142,6 +144,8 @@ impl RunSession {
         let at = at.clamp(self.run.step_since, now.max(self.run.step_since));
         let cause = format!("{} is done", self.run.step);
         self.transitions.push(Transition { step: to, at, cause });
+        // The system that was given tokens is gone.
+        self.revokes_tokens |= self.run.step == Step::ReleaseForRetry;
         self.run.step = to;
         self.run.step_since = at;
         self.run.state.enter_step(to);
@@ -295,6 +299,13 @@ impl RunSession {
         self.tokens = tokens;
     }
 
+    /// Withdraws with the next commit what earlier deployments of the run were given.
+    pub(crate) fn revoke_tokens(&mut self, count: i64, now: Timestamp) {
+        self.revokes_tokens = true;
+        let text = format!("{count} tokens of an earlier deployment are withdrawn");
+        self.note(now, Source::ControlPlane, TimelineCode::TokensWithdrawn, text);
+    }
+
     /// Gives the agent a task with the next commit.
     pub(crate) fn add_task(&mut self, task: NewTask) {
         self.run.state.task_id = Some(task.id);
@@ -376,6 +387,7 @@ impl RunSession {
             attempts: std::mem::take(&mut self.attempts),
             observation: self.read.take(),
             tokens: std::mem::take(&mut self.tokens),
+            revokes_tokens: std::mem::take(&mut self.revokes_tokens),
             tokens_expire_at: self.tokens_expire_at.take(),
             tasks: std::mem::take(&mut self.tasks),
             stays_parked: false,

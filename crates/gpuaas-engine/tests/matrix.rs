@@ -19,18 +19,18 @@ use maas_sim::{Fault, FaultKind, SimOptions, Status, ZERO};
 /// shows it.
 #[rustfmt::skip]
 const MATRIX: &[(&str, &str, Shown)] = &[
-    ("MAAS site binding and credentials",              "YYYYYY", Shown::Check("image_available_and_approved")),
-    ("PXE/deploy interface safety",                    "YYYYYY", Shown::Check("pxe_mac_unique")),
+    ("MAAS site binding and credentials",              "YYYYYY", Shown::Bound),
+    ("PXE/deploy interface safety",                    "YYYYYY", Shown::Pxe),
     ("MAAS deploy retry on datasource issues",         "YYYYYY", Shown::Retry),
     ("Batch onboarding throttle",                      "YYYYYY", Shown::Batch),
     ("GPUaaS enrollment bootstrap",                    "YYYYYY", Shown::Check("gate_first_enrollment")),
-    ("Site-specific bootstrap payload",                "PPPPPP", Shown::Check("gate_site_bootstrap")),
+    ("Site-specific bootstrap payload",                "PPPPPP", Shown::SitePayload),
     ("Phase-2 RoCE IP assignment",                     "NYNPPN", Shown::Check("roce_links")),
     ("IB / fabric-aware host validation",              "NNPNPN", Shown::Fabric),
-    ("Storage layout variants beyond flat",            "PPPPPP", Shown::Check("storage_layout")),
-    ("Vendor driver / runtime package shaping",        "PPPPPP", Shown::Check("artifacts_fetchable")),
+    ("Storage layout variants beyond flat",            "PPPPPP", Shown::Layout),
+    ("Vendor driver / runtime package shaping",        "PPPPPP", Shown::Shaped),
     ("Commissioning / firmware script bundle",         "YYYYYY", Shown::Check("script_gpu_presence")),
-    ("Hardware sync enforcement",                      "YYYYYY", Shown::Check("gate_maas_deployed")),
+    ("Hardware sync enforcement",                      "YYYYYY", Shown::Synced),
     ("Release: do not erase if MAAS cannot wipe",      "YYYYYY", Shown::Released),
     ("GPUaaS-only detach after external repurpose",    "YYYYYY", Shown::Detached),
     ("Customer-handoff: do not touch MAAS again",      "PPPPPP", Shown::HandedOff),
@@ -41,6 +41,18 @@ const MATRIX: &[(&str, &str, Shown)] = &[
 enum Shown {
     /// A check of this name passed.
     Check(&'static str),
+    /// MAAS names the user of the site's key as the owner of the deployed machine.
+    Bound,
+    /// Every check of the boot interface passed.
+    Pxe,
+    /// The first boot was given the site's bundle.
+    SitePayload,
+    /// The layout that the run read back is no flat one.
+    Layout,
+    /// The first boot was given the bundle that installs drivers, with the profile's choice of them.
+    Shaped,
+    /// The gate was passed with hardware sync, and MAAS shows the machine with it.
+    Synced,
     /// The first deployment lost its datasource and the second one did not.
     Retry,
     /// The two nodes of the class did not deploy at once.
@@ -84,6 +96,11 @@ type RunEvidence = (RunId, String);
 struct Evidence {
     run: RunRecord,
     deploys: u64,
+    /// The first node's machine, as MAAS shows it while it is in service.
+    machine: serde_json::Value,
+    maas_user: String,
+    payload: Option<String>,
+    shaped: RunEvidence,
     at_once: i32,
     released: RunEvidence,
     detached: RunEvidence,
@@ -100,6 +117,22 @@ impl Evidence {
         };
         match shown {
             Shown::Check(name) => passed(name),
+            Shown::Bound => (self.machine["owner"] == self.maas_user.as_str())
+                .then(|| here(format!("its machine is {}'s", self.maas_user))),
+            Shown::Pxe => {
+                let checks = self.run.state.checks.iter();
+                let pxe: Vec<_> = checks.filter(|(name, _)| name.starts_with("pxe_")).collect();
+                let all = pxe.len() >= 3 && pxe.iter().all(|(_, check)| check.passed);
+                all.then(|| here(format!("{} checks of the boot interface", pxe.len())))
+            }
+            Shown::SitePayload => self.payload.clone().map(here),
+            Shown::Layout => {
+                passed("storage_layout").filter(|(_, text)| text.starts_with("storage_layout: lvm"))
+            }
+            Shown::Shaped => Some(self.shaped.clone()),
+            Shown::Synced => passed("gate_maas_deployed").filter(|(_, text)| {
+                text.ends_with("with hardware sync") && self.machine["enable_hw_sync"] == true
+            }),
             Shown::Retry => (self.deploys == 2).then(|| here("2 deployments, 1 node".to_owned())),
             Shown::Batch => (self.at_once == 1).then(|| here("2 nodes, 1 at once".to_owned())),
             Shown::Fabric => passed("infiniband").or_else(|| passed("link ens108np0")),
@@ -200,6 +233,28 @@ async fn tuning_refused(preset: ProfileSpec) -> RunEvidence {
     (run.id, park.text)
 }
 
+/// What of the bundle of drivers and packages a first boot of the class is given.
+async fn shaped(preset: ProfileSpec) -> RunEvidence {
+    let spec = ProfileSpec {
+        site_bootstrap_bundle_ref: "h200-ib@1.0.0".to_owned(),
+        site_bootstrap_inputs: [("ofed".to_owned(), "inbox".to_owned())].into(),
+        enable_phase2_roce: false,
+        fabric_mode: FabricMode::Ethernet,
+        ..preset
+    };
+    let harness = Harness::start(1, spec).await;
+    let host = harness.hosts[0].clone();
+    harness.silence(&host.name);
+    let accepted = harness.onboard(&host).await;
+    harness.until(async || harness.told.lock().unwrap().contains_key(&host.name)).await;
+    let told = harness.told.lock().unwrap()[&host.name].clone();
+    let delivery = told.bundle.unwrap();
+    let chosen = delivery.inputs["ofed"].clone();
+    assert_eq!(chosen, "inbox");
+    harness.engine.stop().await;
+    (accepted.run_id, format!("{} with ofed {chosen}", delivery.bundles[0].artifact.name))
+}
+
 async fn add_fabric_address(harness: &Harness, hostname: &str, last: usize) {
     let spec = RoceAssignmentSpec {
         site: "lab".to_owned(),
@@ -215,7 +270,7 @@ async fn add_fabric_address(harness: &Harness, hostname: &str, last: usize) {
 /// Onboards two nodes of a class, the first of which loses its datasource once.
 async fn life(spec: ProfileSpec, preset: ProfileSpec) -> Evidence {
     let options = SimOptions { machines: 2, class: &ZERO, scale: 0.0, ..SimOptions::default() };
-    let roce = spec.enable_phase2_roce;
+    let (roce, wanted) = (spec.enable_phase2_roce, spec.site_bootstrap_bundle_ref.clone());
     let harness = Harness::with(options, spec, 40.0).await;
     let first = harness.hosts[0].name.clone();
     harness.sim.with(|region| {
@@ -248,12 +303,21 @@ async fn life(spec: ProfileSpec, preset: ProfileSpec) -> Evidence {
         at_once = at_once.max(now);
     }
     let deploys = harness.sim.with(|region| region.stats().machines[&first].deploys);
+    let machine = harness.sim.with(|region| region.machine_json(&first)).unwrap();
+    let maas_user = harness.store.site(harness.site_id).await.unwrap().status.maas_user;
+    let given = harness.told.lock().unwrap()[&first].bundle.clone();
+    let payload = given.and_then(|delivery| Some(delivery.bundles.last()?.artifact.name.clone()));
+    let payload = payload.filter(|name| wanted.starts_with(&format!("{name}@")));
     let released = release_without_erasing(&harness, &runs[1]).await;
     let detached = detach_repurposed(&harness, &runs[0]).await;
     harness.engine.stop().await;
     Evidence {
         run: ended.swap_remove(0),
         deploys: u64::from(deploys),
+        machine,
+        maas_user,
+        payload,
+        shaped: shaped(preset.clone()).await,
         at_once,
         released,
         detached,

@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::store::{Db, Store};
 use crate::tables::node::{node_columns, node_from, read_node};
 use crate::tables::site::sites_of_region;
-use crate::tables::token::usable_enrollments;
+use crate::tables::token::honoured_tokens;
 use crate::tables::watch::watched_until;
 
 impl Store {
@@ -98,24 +98,19 @@ impl Store {
         row.map(|row| read_node(&mut row.cols())).transpose()
     }
 
-    /// Bootstrap and enrollment tokens of the node that other runs of it left usable.
+    /// How many bootstrap and enrollment tokens of the node would be honoured now.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn count_tokens_of_other_runs(
-        &self,
-        node_id: NodeId,
-        run_id: RunId,
-    ) -> Result<i64, StoreError> {
-        let usable = match self.shared_reads() {
-            Some((reads, _guard)) => reads.usable_enrollments.get(node_id).await?,
+    pub async fn count_honoured_tokens(&self, node_id: NodeId) -> Result<i64, StoreError> {
+        let count = match self.shared_reads() {
+            Some((reads, _guard)) => reads.honoured_tokens.get(node_id).await?,
             None => {
                 let conn = &mut self.reader().await?;
-                usable_enrollments(conn, [node_id]).await?.remove(&node_id)
+                honoured_tokens(conn, [node_id]).await?.remove(&node_id)
             }
         };
-        let by_run = usable.unwrap_or_default();
-        Ok(by_run.iter().filter(|(of_run, _)| *of_run != run_id).map(|(_, count)| count).sum())
+        Ok(count.unwrap_or_default())
     }
 
     /// Ends every lease at once, so that the work of a process that died is taken up without

@@ -9,7 +9,7 @@ use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::machine::Observation;
-use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, TaskId, Timestamp};
+use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, Step, TaskId, Timestamp};
 
 use crate::database::{Conn, GroupHints, RowsStatement, UPDATE_RUNS, Val, args, padded, with_list};
 use crate::error::StoreError;
@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding};
 use crate::tables::node::{node_columns, node_from, read_node};
 use crate::tables::observation::{observation_columns, put_read, read_observation};
-use crate::tables::report::reports_of;
+use crate::tables::report::{forget_heartbeats, reports_of};
 use crate::tables::run::{Transition, append_transitions, read_run, run_columns};
 use crate::tables::site::sites_of_region;
 use crate::tables::token::{self, NewToken};
@@ -75,8 +75,10 @@ pub struct RunWrite {
     pub attempts: Vec<Intent>,
     /// Observation from a full read of the machine.
     pub observation: Option<Observation>,
-    /// Credentials for a new deployment; the run's earlier unused ones are revoked.
+    /// Credentials for a new deployment; those of the run's earlier ones are revoked.
     pub tokens: Vec<NewToken>,
+    /// The credentials of the run's deployments are revoked: what was deployed is released.
+    pub revokes_tokens: bool,
     /// The run's tokens expire then, if it is parked: see [`Store::start_token_clock`].
     pub tokens_expire_at: Option<Timestamp>,
     /// Tasks for the node's agent.
@@ -98,6 +100,7 @@ impl RunWrite {
             attempts: Vec::new(),
             observation: None,
             tokens: Vec::new(),
+            revokes_tokens: false,
             tokens_expire_at: None,
             tasks: Vec::new(),
             stays_parked: false,
@@ -309,12 +312,17 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     }
     append_transitions(conn, run.id, &write.transitions).await?;
     write_attempts(conn, run.id, &write.attempts).await?;
+    if write.revokes_tokens || !write.tokens.is_empty() {
+        token::revoke_of_deployments(conn, now, run.id).await?;
+    }
     if !write.tokens.is_empty() {
-        token::revoke_unused(conn, now, run.id).await?;
         // The next system of the node is about to be written over the one that had them.
         let (ending, reason) =
             (CertificateEnding::Superseded, "another system of the node is deployed");
         certificate::end_all(conn, now, run.node_id, ending, reason).await?;
+        if run.state.visits(Step::ReleaseForRetry) > 0 {
+            forget_heartbeats(conn, run.node_id, run.id).await?;
+        }
         token::insert(conn, now, &write.tokens).await?;
     }
     if let Some(end) = write.tokens_expire_at {

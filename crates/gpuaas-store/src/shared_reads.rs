@@ -17,7 +17,7 @@ use crate::tables::secret::secrets_of_owners;
 use crate::tables::site::sites_named;
 use crate::tables::task::{OpenTask, open_tasks};
 use crate::tables::task_key::read_task_keys;
-use crate::tables::token::{StoredToken, tokens_with_hashes, usable_enrollments};
+use crate::tables::token::{StoredToken, honoured_tokens, tokens_with_hashes};
 use crate::tables::watch::watched_until;
 
 /// One queue of questions for each kind.
@@ -40,8 +40,8 @@ pub(crate) struct SharedReads {
     pub(crate) profiles: SharedRead<String, ProfileResource>,
     /// When the leases of watchers end that follow their sites.
     pub(crate) watched_until: SharedRead<SiteId, Timestamp>,
-    /// Enrollment tokens of nodes that could still be used, counted by run.
-    pub(crate) usable_enrollments: SharedRead<NodeId, Vec<(RunId, i64)>>,
+    /// How many bootstrap and enrollment tokens of nodes are honoured.
+    pub(crate) honoured_tokens: SharedRead<NodeId, i64>,
 }
 
 impl SharedReads {
@@ -70,8 +70,8 @@ impl SharedReads {
             watched_until: SharedRead::new(pool, counters, |conn, ids| {
                 Box::pin(watched_until(conn, ids))
             }),
-            usable_enrollments: SharedRead::new(pool, counters, |conn, ids| {
-                Box::pin(usable_enrollments(conn, ids))
+            honoured_tokens: SharedRead::new(pool, counters, |conn, ids| {
+                Box::pin(honoured_tokens(conn, ids))
             }),
         }
     }

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test harness")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+mod played_node;
 mod test_database;
 pub(crate) mod turns;
 
@@ -13,29 +14,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use gpuaas_artifact::{ArtifactStore, BootstrapInputs, BundleCatalog, parse_user_data};
+use gpuaas_artifact::{ArtifactStore, BootstrapInputs, BundleCatalog};
 use gpuaas_bundle::SigningKey;
-use gpuaas_core::record::{NodeHardware, Report, ReportKind};
+use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::{
     Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, PacedClock,
     RealClock,
 };
-use gpuaas_node_agent::env::AgentEnv;
-use gpuaas_node_agent::host::Host;
-use gpuaas_node_agent::tasks::execute;
 use gpuaas_store::{
-    MasterKey, NewAgentCredential, NewEnrollment, NewNode, NewOnboarding, NewRun, NewRunOfNode,
-    ReceivedHeartbeat, SecretString, Store, SweepFinding, sha256,
+    MasterKey, NewNode, NewOnboarding, NewRun, NewRunOfNode, SecretString, Store, SweepFinding,
 };
 use gpuaas_types::agent::{BootstrapPhase, ProgressStatus, TaskResult, TaskSpec};
 use gpuaas_types::api::{OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
-    IdSource, NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
-    TokenId,
+    NodeId, ProfileId, RandomIds, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
 };
-use host_facts::HostRoot;
-use maas_sim::{FirstBoot, HumanAction, Notice, SimHandle, SimOptions, SimServer, Status, ZERO};
+use maas_sim::{HumanAction, SimHandle, SimOptions, SimServer, Status, ZERO};
+
+use self::played_node::{add_progress_report, play_nodes};
 
 pub(crate) struct Harness {
     pub(crate) store: Store,
@@ -50,7 +47,7 @@ pub(crate) struct Harness {
     pub(crate) told: Told,
     failing: Failing,
     _database: test_database::TestDatabase,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 /// Hosts that say, instead of a success, that a phase failed and why; none: that say nothing, since
@@ -107,6 +104,11 @@ impl Kit {
         }
     }
 
+    /// The file that the agent is served from.
+    pub(crate) fn agent_file(&self) -> std::path::PathBuf {
+        self.artifacts.path(&self.config.agent.digest)
+    }
+
     pub(crate) fn engine(&self, store: Store) -> Arc<Engine> {
         Engine::start(self.parts(store))
     }
@@ -135,7 +137,10 @@ impl Kit {
 async fn own_urls(artifacts: Arc<ArtifactStore>) -> String {
     let artifact = move |axum::extract::Path(digest): axum::extract::Path<String>| {
         let artifacts = Arc::clone(&artifacts);
-        async move { std::fs::read(artifacts.path(&digest.parse().unwrap())).unwrap() }
+        async move {
+            let file = artifacts.path(&digest.parse().unwrap());
+            std::fs::read(file).map_err(|_| axum::http::StatusCode::NOT_FOUND)
+        }
     };
     let app = axum::Router::new()
         .route("/bootstrap/v1/health", axum::routing::get(|| async { "ok" }))
@@ -193,7 +198,7 @@ impl Harness {
             told,
             failing,
             _database: database,
-            _dir: dir,
+            dir,
         }
     }
 
@@ -209,6 +214,11 @@ impl Harness {
     pub(crate) fn start_connecting(&self, connect: Arc<dyn Connect>) -> Arc<Engine> {
         let parts = self.kit.parts(self.store.clone());
         Engine::start(EngineParts { connect, ..parts })
+    }
+
+    /// A file of this name in the harness' own folder.
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
     }
 
     /// An operator lets a parked run go on.
@@ -471,130 +481,4 @@ async fn register(
     store.create_site(now, site_id, spec, status, &key).await.unwrap();
     store.create_profile(now, profile_id, "p", profile, &[]).await.unwrap();
     (site_id, profile_id)
-}
-
-async fn play_nodes(
-    store: Store,
-    mut sim: SimHandle,
-    clock: Arc<dyn Clock>,
-    (failing, told): (Failing, Told),
-) {
-    while let Some(notice) = sim.notices.recv().await {
-        if let Notice::FirstBoot(boot) = notice {
-            if let Ok(parsed) = parse_user_data(&boot.user_data) {
-                told.lock().unwrap().insert(parsed.inputs.hostname.clone(), parsed.inputs);
-            }
-            let failing = Arc::clone(&failing);
-            tokio::spawn(play_node(store.clone(), boot, Arc::clone(&clock), failing));
-        }
-    }
-}
-
-/// What the bootstrap and the agent of one node say, in order.
-async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, failing: Failing) {
-    let now = || clock.now();
-    // A person's deployment has no user-data of ours, and its host never calls back.
-    let Ok(parsed) = parse_user_data(&boot.user_data) else { return };
-    let inputs = parsed.inputs;
-    let run_id = inputs.run_id;
-    let fails = match failing.lock().unwrap().get(&inputs.hostname) {
-        Some(None) => return,
-        Some(fails) => fails.clone(),
-        None => None,
-    };
-    for (phase, status) in [
-        (BootstrapPhase::SiteBootstrap, ProgressStatus::Started),
-        (BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded),
-        (BootstrapPhase::NodeBootstrap, ProgressStatus::Started),
-    ] {
-        match &fails {
-            Some((failed, message)) if *failed == phase && status != ProgressStatus::Started => {
-                return add_progress_report(
-                    &store,
-                    now(),
-                    run_id,
-                    phase,
-                    ProgressStatus::Failed,
-                    message,
-                )
-                .await;
-            }
-            _ => add_progress_report(&store, now(), run_id, phase, status, "").await,
-        }
-    }
-    if let Some((phase, message)) = &fails {
-        return add_progress_report(&store, now(), run_id, *phase, ProgressStatus::Failed, message)
-            .await;
-    }
-    let asked = NewEnrollment {
-        hash: sha256(&inputs.enrollment_token),
-        run_id,
-        key: None,
-        agent_version: "0.1.0".to_owned(),
-        hostname: inputs.hostname.clone(),
-        credential: NewAgentCredential::Bearer {
-            id: TokenId::new(&RandomIds, now()),
-            hash: sha256(&RandomIds.uuid(now()).to_string()),
-        },
-        timeline: Vec::new(),
-    };
-    let node_id = store.use_enrollment_token(now(), asked).await.unwrap().node_id;
-    let beat = ReceivedHeartbeat {
-        node_id,
-        run_id,
-        agent_version: "0.1.0".to_owned(),
-        troubles: String::new(),
-        first: None,
-        changed: None,
-    };
-    store.record_heartbeat(now(), beat).await.unwrap();
-    add_progress_report(
-        &store,
-        now(),
-        run_id,
-        BootstrapPhase::NodeBootstrap,
-        ProgressStatus::Succeeded,
-        "",
-    )
-    .await;
-    let task = loop {
-        if let Some(task) = store.pending_tasks(now(), node_id).await.unwrap().pop() {
-            break task;
-        }
-        RealClock.sleep_until(RealClock.now().plus_seconds(0.02)).await;
-    };
-    let root = tempfile::tempdir().unwrap();
-    furnish(root.path());
-    let host = Host::Root(HostRoot::new(root.path()));
-    let result = execute(&host, &AgentEnv::default(), &task.spec).await;
-    store.finish_task(now(), node_id, task.id, result, Vec::new()).await.unwrap();
-}
-
-/// What the agent finds on a host: its root, its own unit, and one link of each fabric.
-fn furnish(root: &std::path::Path) {
-    let hca = "00:".repeat(19) + "01";
-    for (path, content) in [
-        ("etc/os-release", "ID=ubuntu\n"),
-        ("proc/mounts", "/dev/sda2 / ext4 rw 0 0\n"),
-        ("sys/class/net/ens108np0/operstate", "up\n"),
-        ("sys/class/net/ib0/operstate", "up\n"),
-        ("sys/class/net/ib0/address", hca.as_str()),
-        ("sys/fs/cgroup/system.slice/gpuaas-node-agent.service/cgroup.procs", "1\n"),
-    ] {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    }
-}
-
-async fn add_progress_report(
-    store: &Store,
-    at: Timestamp,
-    run_id: RunId,
-    phase: BootstrapPhase,
-    status: ProgressStatus,
-    message: &str,
-) {
-    let kind = ReportKind::Progress { phase, status, message: message.to_owned() };
-    store.add_report(Report { run_id, at, kind }, Vec::new()).await.unwrap();
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use gpuaas_core::record::{Report, ReportKind};
-use gpuaas_types::{RunId, Timestamp};
+use gpuaas_types::{NodeId, RunId, Timestamp};
 
-use crate::database::{Cols, Conn, Val, padded, with_list};
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 
 const REPORT_COLUMNS: &str = "report.run_id, report.at, report.body";
@@ -73,4 +73,17 @@ pub(crate) async fn reports_of(
         }
     }
     Ok(reports)
+}
+
+/// Forgets that the node was heard in this run: by a system that is deployed over now. The first
+/// heartbeat of the next one is the run's first again.
+pub(crate) async fn forget_heartbeats(
+    conn: &mut Conn,
+    node_id: NodeId,
+    run_id: RunId,
+) -> Result<(), StoreError> {
+    let sql = "DELETE FROM report WHERE run_id = $1 AND kind = 'first_heartbeat'";
+    conn.execute(sql, args![run_id.0]).await?;
+    let sql = "DELETE FROM heartbeat WHERE node_id = $1 AND run_id = $2";
+    conn.execute(sql, args![node_id.0, run_id.0]).await.map(drop)
 }

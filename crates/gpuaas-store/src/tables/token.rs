@@ -194,15 +194,16 @@ pub(crate) async fn insert(
     .await
 }
 
-/// Revokes what earlier deployments of the run were given and did not use up.
-pub(crate) async fn revoke_unused(
+/// Refuses from now on what the run's deployments were given, used or not: a token that was used
+/// works again for its key until the node is heard.
+pub(crate) async fn revoke_of_deployments(
     conn: &mut Conn,
     now: Timestamp,
     run_id: RunId,
 ) -> Result<(), StoreError> {
     conn.execute(
-        "UPDATE token SET revoked_at = $2 WHERE run_id = $1 AND used_at IS NULL \
-         AND revoked_at IS NULL AND purpose IN ('bootstrap', 'enrollment')",
+        "UPDATE token SET revoked_at = $2 WHERE run_id = $1 AND revoked_at IS NULL \
+         AND purpose IN ('bootstrap', 'enrollment')",
         args![run_id.0, now],
     )
     .await
@@ -224,24 +225,25 @@ pub(crate) async fn extend_expiry(
     .map(drop)
 }
 
-/// For each node its enrollment tokens that could still be used, counted by run.
-pub(crate) async fn usable_enrollments(
+/// For each node how many of its bootstrap and enrollment tokens are honoured, by the rules of
+/// [`StoredToken::check`] while the run is not parked.
+pub(crate) async fn honoured_tokens(
     conn: &mut Conn,
     node_ids: impl IntoIterator<Item = NodeId>,
-) -> Result<HashMap<NodeId, Vec<(RunId, i64)>>, StoreError> {
-    let mut counts: HashMap<NodeId, Vec<(RunId, i64)>> = HashMap::new();
+) -> Result<HashMap<NodeId, i64>, StoreError> {
+    let mut counts = HashMap::new();
     for ids in padded(node_ids.into_iter().map(|id| id.0)) {
-        let text = "SELECT token.node_id, token.run_id, COUNT(*) FROM token \
+        let text = "SELECT token.node_id, COUNT(*) FROM token \
                     JOIN run ON run.id = token.run_id WHERE token.node_id IN ({LIST}) \
-                    AND token.used_at IS NULL AND token.revoked_at IS NULL \
-                    AND token.purpose = 'enrollment' \
-                    AND run.status IN ('running', 'waiting', 'parked') \
-                    GROUP BY token.node_id, token.run_id";
+                    AND token.revoked_at IS NULL AND run.status IN ('running', 'waiting', 'parked') \
+                    AND (token.purpose = 'bootstrap' OR (token.purpose = 'enrollment' \
+                    AND (token.used_at IS NULL OR NOT EXISTS (SELECT 1 FROM report \
+                    WHERE report.run_id = token.run_id AND report.kind = 'first_heartbeat')))) \
+                    GROUP BY token.node_id";
         let sql = with_list(text, 1, ids.len());
         for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
             let mut cols = row.cols();
-            let (node_id, run_id) = (cols.id(NodeId)?, cols.id(RunId)?);
-            counts.entry(node_id).or_default().push((run_id, cols.next()?));
+            counts.insert(cols.id(NodeId)?, cols.next()?);
         }
     }
     Ok(counts)

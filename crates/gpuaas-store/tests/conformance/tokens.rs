@@ -4,7 +4,7 @@ use gpuaas_core::record::ReportKind;
 use gpuaas_store::{
     NewAgentCredential, NewEnrollment, NewToken, ReceivedHeartbeat, RunWrite, TokenPurpose, sha256,
 };
-use gpuaas_types::{NodeId, RunId, RunStatus, TokenId};
+use gpuaas_types::{NodeId, RunId, RunStatus, Step, TokenId};
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
 
@@ -89,6 +89,51 @@ fn an_enrollment_token_works_once() {
         assert_eq!(reports.iter().filter(|report| enrolled(&report.kind)).count(), 2);
         let run = store.run(run_id).await.unwrap();
         assert_eq!(run.wake_seq, 3, "two enrollments and a first heartbeat");
+    });
+}
+
+#[test]
+fn another_deployment_ends_what_the_earlier_ones_were_given_used_or_not() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let honoured = async || store.count_honoured_tokens(node_id).await.unwrap();
+        assert_eq!(honoured().await, 0);
+        mint(&fixture, node_id, run_id, "1").await;
+        assert_eq!(honoured().await, 2);
+        // An agent that nobody heard yet may enroll again, so its token is honoured still.
+        store.use_enrollment_token(at(1.0), enroll(run_id, "enroll1", "a")).await.unwrap();
+        assert_eq!(honoured().await, 2);
+        store.record_heartbeat(at(2.0), heartbeat(node_id, run_id)).await.unwrap();
+        assert_eq!(honoured().await, 1);
+
+        // The machine is released, and its next system heard for the first time.
+        let lease_until = store.run(run_id).await.unwrap().lease_until;
+        let mut write = RunWrite::new(fixture.claim_one(lease_until).await.run);
+        write.revokes_tokens = true;
+        write.run.state.enter_step(Step::ReleaseForRetry);
+        store.commit(at(3.0), write).await.unwrap();
+        assert_eq!(honoured().await, 0);
+        let check = |text, purpose| store.check_token(at(4.0), sha256(text), purpose);
+        assert_eq!(code(check("boot1", TokenPurpose::Bootstrap).await), "token_revoked");
+        assert_eq!(code(check("enroll1", TokenPurpose::Enrollment).await), "token_revoked");
+        mint(&fixture, node_id, run_id, "2").await;
+        assert_eq!(honoured().await, 2);
+        store.use_enrollment_token(at(5.0), enroll(run_id, "enroll2", "b")).await.unwrap();
+        check("enroll2", TokenPurpose::Enrollment).await.unwrap();
+        assert!(store.record_heartbeat(at(6.0), heartbeat(node_id, run_id)).await.unwrap());
+        let heard = |kind: &ReportKind| matches!(kind, ReportKind::FirstHeartbeat);
+        let reports = store.reports(run_id).await.unwrap();
+        let heard: Vec<_> = reports.iter().filter(|r| heard(&r.kind)).map(|r| r.at).collect();
+        assert_eq!(heard, [at(6.0)]);
+
+        // Also where nobody released it, and where its agent was never heard.
+        mint(&fixture, node_id, run_id, "3").await;
+        store.use_enrollment_token(at(7.0), enroll(run_id, "enroll3", "c")).await.unwrap();
+        mint(&fixture, node_id, run_id, "4").await;
+        let again = store.use_enrollment_token(at(8.0), enroll(run_id, "enroll3", "c")).await;
+        assert_eq!(code(again), "token_revoked");
     });
 }
 

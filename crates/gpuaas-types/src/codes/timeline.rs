@@ -181,6 +181,10 @@ RoceLinked "roce_linked" "The fabric interfaces have their addresses" {
     owner: None, next_action: "",
     doc: "The static addresses are linked and read back",
 }
+TokensWithdrawn "tokens_withdrawn" "Tokens of an earlier deployment were withdrawn" {
+    owner: None, next_action: "",
+    doc: "A system that was deployed before could still have used them; the checks before the deployment found them",
+}
 PredeployChecksPassed "predeploy_checks_passed" "The checks before the deployment passed" {
     owner: None, next_action: "",
     doc: "Nothing known speaks against writing the image",
