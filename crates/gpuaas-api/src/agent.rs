@@ -82,9 +82,11 @@ pub(crate) async fn gates(
     Body(request): Body<Gates>,
 ) -> ApiResult<Json<Accepted>> {
     certificates::of_its_run(&agent, request.run_id)?;
-    let reports: Vec<GateReport> =
-        request.gates.into_iter().take(Gate::ALL.len()).map(truncate_report).collect();
     let (now, run_id) = (ctx.now(), agent.run_id);
+    let mut reports = Vec::new();
+    for report in request.gates.into_iter().take(Gate::ALL.len()).map(truncate_report) {
+        reports.push(with_tag(&ctx, &agent, report).await?);
+    }
     let changed = move |before: Option<&GateReport>, after: &GateReport| {
         let red = |report: &GateReport| -> Vec<String> {
             let red = report.checks.iter().filter(|check| !check.passed);
@@ -94,7 +96,9 @@ pub(crate) async fn gates(
             return None;
         }
         let name = after.gate.as_str();
-        let text = if after.passed {
+        let text = if after.checks.is_empty() {
+            format!("the agent says that {name} is not evaluated: it has no host to look at")
+        } else if after.passed {
             format!("the agent says that {name} is open: {} checks pass", after.checks.len())
         } else {
             let class = after.class.map_or("nobody looked", GateClass::as_str);
@@ -105,6 +109,19 @@ pub(crate) async fn gates(
     };
     ctx.store.set_gates(now, agent.node_id, run_id, reports, changed).await?;
     Ok(Json(Accepted { new: true }))
+}
+
+/// What the agent says of slices with what MAAS says of the machine: that it has the tag that the
+/// run which deployed it gave it, where it gave one (docs/hosts.md#slice-hosts). An agent that looked
+/// at nothing has nothing that a tag could complete.
+async fn with_tag(ctx: &Ctx, agent: &Agent, report: GateReport) -> ApiResult<GateReport> {
+    if report.gate != Gate::SliceReady || report.checks.is_empty() {
+        return Ok(report);
+    }
+    let Some(tag) = ctx.store.run(agent.run_id).await?.state.tag else { return Ok(report) };
+    let seen = ctx.store.observation(agent.node_id).await?;
+    let machine = seen.as_ref().and_then(|seen| seen.machine.as_ref());
+    Ok(report.with_machine_tag(&tag.name, machine.map(|machine| &machine.tags[..])))
 }
 
 /// A gate report with at most [`MOST_CHECKS`] checks, each text as plain text of bounded length.

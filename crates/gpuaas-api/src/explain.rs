@@ -14,7 +14,7 @@ use gpuaas_types::api::{
     AttemptView, CheckResult, Connectivity, ConnectivityState, EstimateSource, MaasView,
     NodeProblem, NodeView, Park, StepSpan,
 };
-use gpuaas_types::codes::NodeProblemCode;
+use gpuaas_types::codes::{NodeProblemCode, WaitCode};
 use gpuaas_types::explain::{ExplainedNode, Explanation};
 use gpuaas_types::{RunKind, RunStatus, Step, Timestamp};
 
@@ -227,6 +227,12 @@ fn problem_to_act_on(node: &NodeView) -> Option<&NodeProblem> {
 fn agent_says(node: &NodeView) -> String {
     let Connectivity { state, heard_seconds_ago, .. } = node.connectivity;
     let age = elapsed_as_text(heard_seconds_ago.unwrap_or_default());
+    let boots = node.wait.as_ref().is_some_and(|wait| WaitCode::HostReboot == *wait.code);
+    if boots && heard_seconds_ago.is_some() {
+        return format!(
+            "The agent says: it lived, {age} ago; it is silent while its host starts again."
+        );
+    }
     match state {
         ConnectivityState::Never => "The agent says: nothing yet.".to_owned(),
         ConnectivityState::Online => format!("The agent says: it lives, {age} ago."),
@@ -378,6 +384,40 @@ mod tests {
             late.text[2]
         );
         assert!(late.next_action.starts_with("look at the machine"));
+    }
+
+    /// The agent is silent for as long as firmware and kernel take, which is nobody's fault.
+    #[test]
+    fn a_host_that_is_being_started_again() {
+        let mut node = node(RunStatus::Waiting);
+        node.state = NodeState::Enrolling;
+        node.run = node.run.map(|run| RunSummary { step: Step::HostReboot, ..run });
+        node.connectivity = Connectivity {
+            state: ConnectivityState::Offline,
+            heard_seconds_ago: Some(250.0),
+            ..Connectivity::default()
+        };
+        node.wait = Some(Wait {
+            code: WaitCode::HostReboot.into(),
+            text: "the host to start again and its agent to look at it".to_owned(),
+            since: at(100.0),
+            expected_by: Some(at(1000.0)),
+            expected_from: None,
+            deadline: Some(at(7300.0)),
+        });
+        let steps = vec![StepSpan { step: Step::HostReboot, from: at(100.0), until: None }];
+        let facts = Facts { steps, ..facts() };
+        let said = explanation(node.clone(), &facts, at(400.0));
+        for line in [
+            "We believe: it waits for the host to start again and its agent to look at it.",
+            "The agent says: it lived, 4 min 10 s ago; it is silent while its host starts again.",
+            "Next: nothing to do, the run goes on by itself.",
+        ] {
+            assert!(said.text.iter().any(|text| text == line), "{line}: {:?}", said.text);
+        }
+        assert_eq!(said.code.as_deref(), Some("host_reboot"));
+        let late = explanation(node, &facts, at(1100.0));
+        assert_eq!(late.next_action, "look at the host's console");
     }
 
     #[test]

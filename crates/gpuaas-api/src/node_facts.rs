@@ -1,6 +1,7 @@
 //! What is known of nodes besides their rows: gates, differences, certificates, and what follows
 //! from it, the problems. Read at once for all nodes of an answer.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use gpuaas_core::connectivity::{allowed_silence_seconds, connectivity_of};
@@ -13,7 +14,7 @@ use gpuaas_store::{CertificateEnding, ListedNode, StoredCertificate, StoredGate}
 use gpuaas_types::agent::Gate;
 use gpuaas_types::api::{Drift, GateView, NodeView, ProfileResource, TimelineEvent};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{NodeId, ProfileId};
+use gpuaas_types::{DriftKind, NodeId, ProfileId};
 
 use crate::ctx::Ctx;
 use crate::node_view::{mark, node_view};
@@ -109,9 +110,19 @@ impl KnownFacts {
         let heard = node.heartbeat_at.map(|at| ctx.now().seconds_since(at));
         let silent = heard.is_none_or(|seconds| seconds > allowed_seconds);
         let said = self.gates.get(&node.id);
+        // What a person did to the tags in MAAS since the agent's last word.
+        let retagged = self.drift.get(&node.id).into_iter().flatten();
+        let retagged = retagged.filter(|drift| drift.kind == DriftKind::Retagged).next_back();
+        let tags: Option<Vec<String>> =
+            retagged.map(|drift| drift.found.split(", ").map(str::to_owned).collect());
         let view = |gate: Gate| {
             let said = said.and_then(|gates| gates.get(&gate));
-            let said = said.map(|StoredGate { report, since, at, .. }| LatestGateReport {
+            let report = said.map(|said| match &tags {
+                Some(tags) => Cow::Owned(said.report.retagged(tags)),
+                None => Cow::Borrowed(&said.report),
+            });
+            let said = said.zip(report.as_deref());
+            let said = said.map(|(StoredGate { since, at, .. }, report)| LatestGateReport {
                 report,
                 since: *since,
                 at: *at,

@@ -280,6 +280,7 @@ impl Found<'_> {
                 GateClass::AgentFault => NodeProblemCode::GateAgentFault,
                 GateClass::HostBaselineIncomplete => NodeProblemCode::GateBaselineIncomplete,
                 GateClass::HostSetupIncomplete => NodeProblemCode::GateSetupIncomplete,
+                GateClass::MachineUntagged => NodeProblemCode::GateMachineUntagged,
             };
             if let Some(said_at) = gate.said_at {
                 let since = gate.since.unwrap_or(said_at);

@@ -45,7 +45,8 @@ pub struct LabSummary {
     pub states: BTreeMap<String, usize>,
     /// The nodes' machines by MAAS' status and whether they are on.
     pub machines: BTreeMap<String, usize>,
-    /// Active nodes by whether slices may be handed out: `ready`, or whose matter it is that not.
+    /// Active nodes by whether slices may be handed out: `ready`, or whose matter it is that not;
+    /// `not_evaluated` of a stand-in, which has no host.
     pub slices: BTreeMap<String, usize>,
     /// What MAAS was asked to change after a machine was first deployed: by endpoint, how many
     /// machines so many times.
@@ -146,12 +147,17 @@ fn machine_of<'a>(
     inventory.iter().find(|machine| machine.name == ended.node.hostname)
 }
 
+/// Slices may be handed out.
+const READY: &str = "ready";
+/// Nobody looked at a host.
+const NOT_EVALUATED: &str = "not_evaluated";
+
 /// Whether slices may be handed out on an active node, where anything asks that.
 fn slices(ended: &EndedNode) -> Option<String> {
     let node = &ended.node;
     let gate = node.gates.iter().find(|gate| gate.gate == Gate::SliceReady)?;
-    let class = gate.class.map_or("unknown", GateClass::as_str);
-    let readiness = if gate.open { "ready" } else { class };
+    let class = gate.class.map_or(NOT_EVALUATED, GateClass::as_str);
+    let readiness = if gate.open { READY } else { class };
     (node.state == NodeState::Active).then(|| readiness.to_owned())
 }
 
@@ -182,7 +188,8 @@ fn ended_as_expected(
     let end = scenario.expected_end(index.unwrap_or(usize::MAX));
     let status = index.and_then(|index| inventory[index].status.as_deref());
     let parked = node.park.as_ref().map(|park| park.code.as_str());
-    let slices = slices(ended).filter(|readiness| readiness != "ready");
+    let blamed = |readiness: &String| ![READY, NOT_EVALUATED].contains(&readiness.as_str());
+    let slices = slices(ended).filter(blamed);
     node.state == end.state
         && parked == end.parked
         && status == Some(end.maas)

@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use gpuaas_bundle::{Envelope, order};
-use gpuaas_store::{NewTask, NodeChange, RunWrite, TokenPurpose};
+use gpuaas_core::drift::Difference;
+use gpuaas_core::run_state::RegionTag;
+use gpuaas_store::{NewTask, NodeChange, RunWrite, SweepFinding, TokenPurpose};
 use gpuaas_types::agent::{TaskKeyState, TaskKeys, TaskSpec};
 use gpuaas_types::api::OnboardAccepted;
-use gpuaas_types::{NodeState, RandomIds, RunId, RunStatus, TaskId};
+use gpuaas_types::machine::{MachineView, Observation};
+use gpuaas_types::spec::SLICE_TAG;
+use gpuaas_types::{DriftAction, DriftKind, NodeState, RandomIds, RunId, RunStatus, TaskId};
 use serde_json::{Value, json};
 
 use crate::rig::Rig;
@@ -429,6 +433,94 @@ async fn a_node_may_be_active_and_not_ready_for_slices() {
     )
     .await;
     assert_eq!(other.json()["code"], "run_mismatch");
+}
+
+/// The tag that a run gave the machine completes what the agent says, and a person who takes it away
+/// shuts the gate at once.
+#[tokio::test]
+async fn a_slice_host_is_ready_only_while_its_machine_has_the_profiles_tag() {
+    let rig = Rig::with_site().await;
+    let node = rig.onboard("j22u11").await;
+    let token = rig.token(TokenPurpose::Enrollment, node.node_id, node.run_id, Some(3600)).await;
+    let answer = rig.call("POST", "/agent/v1/enroll", Some(&token), Some(enroll(node.run_id)));
+    let credential = answer.await.ok()["credential"].as_str().unwrap().to_owned();
+    let now = gpuaas_engine::Clock::now(&*rig.clock);
+    let claimed = rig.store.claim(now, now.plus_seconds(30.0), 10).await.unwrap();
+    let mut write = RunWrite::new(claimed.into_iter().next().unwrap().run).releasing();
+    write.run.state.tag = Some(RegionTag {
+        asked_at: now,
+        name: SLICE_TAG.to_owned(),
+        kernel_opts: Some("iommu=pt".to_owned()),
+    });
+    (write.run.due_at, write.run.lease_until) = (now, now);
+    write.observation = Some(Observation::from_read(machine_with(&["virtual"]), now));
+    rig.store.commit(now, write).await.unwrap();
+    activate(&rig, node.run_id).await;
+
+    let check = json!({ "name": "unit libvirtd.service", "passed": true, "expected": "that it runs",
+        "seen": "it runs", "reason": "", "blocks": [] });
+    let report = json!({ "gate": "slice_ready", "passed": true, "checks": [check] });
+    let say = async || {
+        let body = json!({ "run_id": node.run_id, "gates": [report] });
+        rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat(node.run_id)))
+            .await
+            .ok();
+        rig.call("POST", "/agent/v1/gates", Some(&credential), Some(body)).await.ok();
+        rig.get("/api/v1/nodes/j22u11").await.ok()["gates"][0].clone()
+    };
+    let untagged = say().await;
+    assert_eq!(
+        (&untagged["open"], &untagged["class"]),
+        (&json!(false), &json!("machine_untagged"))
+    );
+    assert_eq!(untagged["failing"][0]["name"], format!("machine tag {SLICE_TAG}"));
+    assert_eq!(untagged["failing"][0]["seen"], "virtual");
+    let explained = rig.get("/api/v1/nodes/j22u11/explain").await.ok();
+    assert_eq!(explained["actions"][0]["command"], "gpuaas node reimage j22u11", "{explained}");
+
+    let remember = async |tags: &[&str], found: Option<Difference>| {
+        rig.advance(1);
+        let finding = SweepFinding {
+            node_id: node.node_id,
+            asked_at: gpuaas_engine::Clock::now(&*rig.clock),
+            status: None,
+            differences: found.map(|one| (one, DriftAction::Report)).into_iter().collect(),
+            not_looked_at: Vec::new(),
+            maas_user: None,
+            remember: Some(machine_with(tags)),
+            tags_adopted: false,
+            hostname: None,
+        };
+        rig.store.record_sweep(finding.asked_at, vec![finding]).await.unwrap();
+    };
+    remember(&["virtual", SLICE_TAG], None).await;
+    let ready = say().await;
+    assert_eq!((&ready["open"], &ready["class"]), (&json!(true), &Value::Null), "{ready}");
+    let taken = Difference {
+        kind: DriftKind::Retagged,
+        expected: format!("{SLICE_TAG}, virtual"),
+        found: "virtual".to_owned(),
+    };
+    remember(&["virtual", SLICE_TAG], Some(taken)).await;
+    let shut = rig.get("/api/v1/nodes/j22u11").await.ok()["gates"][0].clone();
+    assert_eq!(
+        (&shut["open"], &shut["class"]),
+        (&json!(false), &json!("machine_untagged")),
+        "{shut}"
+    );
+}
+
+fn machine_with(tags: &[&str]) -> MachineView {
+    let machine = json!({
+        "system_id": "abc123", "hostname": "j22u11", "status": 6, "owner": "gpuaas",
+        "power_state": "on", "power_type": "ipmi", "architecture": "amd64/generic",
+        "osystem": "ubuntu", "distro_series": "noble", "locked": false, "netboot": false,
+        "error_description": "", "status_message": null, "enable_hw_sync": false,
+        "sync_interval_seconds": null, "boot_interface_id": null, "boot_disk_id": null,
+        "disks": [], "complex_storage": 0, "nics": [], "tags": tags, "hardware": "Dell XE9680",
+        "has_installation_result": true,
+    });
+    serde_json::from_value(machine).unwrap()
 }
 
 async fn activate(rig: &Rig, run: RunId) {

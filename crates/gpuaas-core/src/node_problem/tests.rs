@@ -141,7 +141,9 @@ fn every_problem_of_the_table_is_found() {
     let slow =
         RunFacts { mark: Some(Lateness::Slow), wait: Some(&late), ..open_run(RunStatus::Waiting) };
     let (baseline, setup) = (GateClass::HostBaselineIncomplete, GateClass::HostSetupIncomplete);
-    let gates = [GateClass::AgentFault, baseline, setup].map(|c| [gate(c, Some(NOW - 20.0))]);
+    let untagged = GateClass::MachineUntagged;
+    let gates =
+        [GateClass::AgentFault, baseline, setup, untagged].map(|c| [gate(c, Some(NOW - 20.0))]);
     let drifts: Vec<[Drift; 1]> =
         DriftKind::ALL.iter().map(|kind| [drift(*kind, NOW - 30.0)]).collect();
     let revoked =

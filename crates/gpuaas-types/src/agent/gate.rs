@@ -50,6 +50,8 @@ pub enum GateClass {
     HostBaselineIncomplete,
     /// The baseline is there; what the role of the host adds to it is not in effect.
     HostSetupIncomplete,
+    /// The host is as it should be, and MAAS does not list the profile's tag at its machine.
+    MachineUntagged,
     /// The agent does not say, or has not said for long.
     AgentFault,
 }
@@ -61,6 +63,7 @@ impl GateClass {
         match self {
             Self::HostBaselineIncomplete => "host_baseline_incomplete",
             Self::HostSetupIncomplete => "host_setup_incomplete",
+            Self::MachineUntagged => "machine_untagged",
             Self::AgentFault => "agent_fault",
         }
     }
@@ -78,6 +81,66 @@ pub struct GateReport {
     pub class: Option<GateClass>,
     /// Every check.
     pub checks: Vec<GateCheck>,
+}
+
+/// Begin of the name of the check that a machine has a tag in MAAS.
+const TAG_CHECK: &str = "machine tag ";
+/// What it means that a machine lacks the tag.
+const UNTAGGED: &str = "machine untagged: the next deployment would start the kernel without its \
+                        arguments";
+
+impl GateReport {
+    /// The report with one check more, which only the control plane can make: that MAAS lists `tag`
+    /// at the machine. `listed`: the tags that it lists; none: the machine was never read.
+    ///
+    /// ```
+    /// use gpuaas_types::agent::{Gate, GateReport};
+    ///
+    /// let report = GateReport { gate: Gate::SliceReady, passed: true, class: None, checks: vec![] };
+    /// assert!(report.clone().with_machine_tag("slices", Some(&["slices".to_owned()])).passed);
+    /// assert!(!report.with_machine_tag("slices", Some(&[])).passed);
+    /// ```
+    #[must_use]
+    pub fn with_machine_tag(mut self, tag: &str, listed: Option<&[String]>) -> Self {
+        let passed = listed.is_some_and(|listed| listed.iter().any(|one| one == tag));
+        let seen = match listed {
+            None => "the machine was never read".to_owned(),
+            Some([]) => "no tags".to_owned(),
+            Some(listed) => listed.join(", "),
+        };
+        let gate = self.gate;
+        self.checks.push(GateCheck {
+            name: format!("{TAG_CHECK}{tag}"),
+            passed,
+            expected: "that MAAS lists it".to_owned(),
+            seen,
+            reason: if passed { String::new() } else { UNTAGGED.to_owned() },
+            blocks: if passed { Vec::new() } else { vec![gate] },
+        });
+        if !passed {
+            self.passed = false;
+            self.class = self.class.or(Some(GateClass::MachineUntagged));
+        }
+        self
+    }
+
+    /// The report with its check of the machine's tag made anew, by the tags that MAAS lists by now;
+    /// as it is where it has no such check, or MAAS lists the tag still.
+    #[must_use]
+    pub fn retagged(&self, listed: &[String]) -> Self {
+        let mut report = self.clone();
+        let has_tag = |check: &GateCheck| {
+            check.passed
+                && check
+                    .name
+                    .strip_prefix(TAG_CHECK)
+                    .is_some_and(|tag| !listed.iter().any(|one| one == tag))
+        };
+        let Some(index) = report.checks.iter().position(has_tag) else { return report };
+        let check = report.checks.remove(index);
+        let tag = check.name.strip_prefix(TAG_CHECK).unwrap_or_default();
+        report.with_machine_tag(tag, Some(listed))
+    }
 }
 
 /// A check of a gate.

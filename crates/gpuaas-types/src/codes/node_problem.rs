@@ -154,6 +154,12 @@ GateSetupIncomplete "gate_host_setup_incomplete" "A gate is shut because the hos
     next_action: "have the bundles mend it, `gpuaas node task NODE repair-drift`; or repair on the host what fails",
     doc: "Checks of a gate fail on a host that has its baseline",
 }
+GateMachineUntagged "gate_machine_untagged" "A gate is shut because its machine lacks the profile's tag" {
+    source: Source::Maas,
+    owner: Owner::InfraOperator,
+    next_action: "give the machine the tag in MAAS again; or have a run give it, `gpuaas node reimage NODE`",
+    doc: "The host is as it should be; without the tag its next deployment would not get the kernel's arguments",
+}
 Quarantined "quarantined" "It is held back" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,

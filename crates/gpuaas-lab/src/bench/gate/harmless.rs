@@ -2,7 +2,7 @@
 
 use super::mutations::{ACS_CONTROL, EDGE, FOREIGN, HostChange, Mutation};
 
-use HostChange::{Bootstrap, Byte, Link, Play, Remove, Replace, Write};
+use HostChange::{Bootstrap, Byte, Link, Play, Remove, Replace, Tags, Write};
 
 /// Rules of another program, such as a firewall's.
 const OTHER_ACCEPT: &str = "table inet other {\n  chain all {\n    type filter hook input priority \
@@ -93,6 +93,10 @@ pub(super) const HARMLESS: &[Mutation] = &[
     fine(
         "with ACS bits on that isolate nothing",
         &[Byte("/sys/bus/pci/devices/0000:10:01.0/config", ACS_CONTROL, 0x5d)],
+    ),
+    fine(
+        "with a tag of the site beside the profile's",
+        &[Tags(&["rack-7", "gpuaas-profile-slice-vm"])],
     ),
     fine("with a link of Ethernet down", &[Write("/sys/class/net/enp0s1/operstate", "down\n")]),
     fine("without a driver for the displays", &[Remove("/sys/bus/pci/drivers/nvidia/unbind")]),

@@ -1,6 +1,7 @@
 //! The host that the benchmark breaks: a folder that the bundles configured, and a program that
 //! answers for its kernel and its daemons (`bundles/fixture`).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -15,6 +16,7 @@ use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::paths::INSTALLED_BUNDLES;
 use gpuaas_types::agent::{Gate, GateReport};
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::spec::SLICE_TAG;
 use host_facts::HostRoot;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -49,6 +51,14 @@ impl Role {
             Self::BareMetal => BASELINE,
         }
     }
+
+    /// The tags that a run gives its machine (docs/hosts.md#slice-hosts).
+    fn tags(self) -> Vec<String> {
+        match self {
+            Self::Slice => vec![SLICE_TAG.to_owned()],
+            Self::BareMetal => Vec::new(),
+        }
+    }
 }
 
 /// A host as a folder.
@@ -56,6 +66,8 @@ pub(super) struct TestHost {
     dir: TempDir,
     player: PathBuf,
     role: Role,
+    /// Tags of its machine in MAAS.
+    tags: RefCell<Vec<String>>,
 }
 
 impl TestHost {
@@ -76,7 +88,8 @@ impl TestHost {
                 .hint("install bash, e2fsprogs and util-linux"));
         }
         let dir = tempfile::tempdir().map_err(|error| unavailable(&error))?;
-        let host = Self { dir, player: source.join("fixture/kernel"), role };
+        let tags = RefCell::new(role.tags());
+        let host = Self { dir, player: source.join("fixture/kernel"), role, tags };
         let mut make = Command::new("bash");
         make.arg(source.join("fixture/make-host.sh")).arg(host.root());
         ended_well(make).await.map_err(|error| unavailable(&error))?;
@@ -96,15 +109,23 @@ impl TestHost {
     /// The same host once more.
     pub(super) fn copy(&self) -> Result<Self, Failure> {
         let dir = tempfile::tempdir().map_err(|error| unavailable(&error))?;
-        let copy = Self { dir, player: self.player.clone(), role: self.role };
+        let (player, tags) = (self.player.clone(), self.tags.clone());
+        let copy = Self { dir, player, role: self.role, tags };
         copy_tree(&self.root(), &copy.root()).map_err(|error| unavailable(&error))?;
         Ok(copy)
     }
 
-    /// A gate's verdict, as the agent on the host gives it.
+    /// A gate's verdict: what the agent on the host says, with what MAAS says of the machine of a
+    /// slice host.
     pub(super) async fn gate(&self, gate: Gate) -> Result<GateReport, Failure> {
         let host = Host::at(HostRoot::new(self.root()), Some(self.player.clone()));
-        gate::evaluate(gate, &host).await.map_err(|error| unavailable(&error))
+        let report = gate::evaluate(gate, &host).await.map_err(|error| unavailable(&error))?;
+        Ok(match (self.role, gate) {
+            (Role::Slice, Gate::SliceReady) => {
+                report.with_machine_tag(SLICE_TAG, Some(&self.tags.borrow()))
+            }
+            _ => report,
+        })
     }
 
     /// Changes the host.
@@ -138,6 +159,10 @@ impl TestHost {
             }
             HostChange::Play(arguments) => self.run_fixture(arguments).await,
             HostChange::Bootstrap => self.bootstrap().await,
+            HostChange::Tags(tags) => {
+                self.tags.replace(tags.iter().map(|tag| (*tag).to_owned()).collect());
+                Ok(())
+            }
         }
     }
 

@@ -28,6 +28,8 @@ pub(super) enum HostChange {
     Play(&'static [&'static str]),
     /// The bundles run again.
     Bootstrap,
+    /// MAAS lists these tags at the machine.
+    Tags(&'static [&'static str]),
 }
 
 /// A check that has to be red.
@@ -54,7 +56,7 @@ pub(super) struct Mutation {
     pub(super) red: &'static [ExpectedRed],
 }
 
-use HostChange::{Byte, Cut, Link, Play, Remove, Replace, Write};
+use HostChange::{Byte, Cut, Link, Play, Remove, Replace, Tags, Write};
 
 /// Of the bundle that the others require.
 const BASELINE: &str = "host baseline incomplete: h200-ib@1.0.0";
@@ -183,6 +185,15 @@ pub(super) const BROKEN: &[Mutation] = &[
         "the kernel was started without iommu=pt",
         &[Replace("/proc/cmdline", " iommu=pt", "")],
         &[slice("kernel argument iommu=pt", SETUP, "started without it")],
+    ),
+    row(
+        "a person took the profile's tag from the machine",
+        &[Tags(&["virtual"])],
+        &[slice(
+            "machine tag gpuaas-profile-slice-vm",
+            "host setup incomplete: the next",
+            "virtual",
+        )],
     ),
     row(
         "the next boot would lose the kernel's arguments",
