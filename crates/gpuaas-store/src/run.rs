@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding};
 use crate::tables::node::{node_columns, node_from, read_node};
 use crate::tables::observation::{observation_columns, put_read, read_observation};
-use crate::tables::report::{forget_heartbeats, reports_of};
+use crate::tables::report::{forget_earlier_system, reports_of};
 use crate::tables::run::{Transition, append_transitions, read_run, run_columns};
 use crate::tables::site::sites_of_region;
 use crate::tables::token::{self, NewToken};
@@ -321,7 +321,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
             (CertificateEnding::Superseded, "another system of the node is deployed");
         certificate::end_all(conn, now, run.node_id, ending, reason).await?;
         if run.state.visits(Step::ReleaseForRetry) > 0 {
-            forget_heartbeats(conn, run.node_id, run.id).await?;
+            forget_earlier_system(conn, now, run.node_id, run.id).await?;
         }
         token::insert(conn, now, &write.tokens).await?;
     }

@@ -75,15 +75,19 @@ pub(crate) async fn reports_of(
     Ok(reports)
 }
 
-/// Forgets that the node was heard in this run: by a system that is deployed over now. The first
-/// heartbeat of the next one is the run's first again.
-pub(crate) async fn forget_heartbeats(
+/// Forgets the system of the run that is deployed over now: the first heartbeat of the next one is the
+/// run's first again, and the run's tasks that it left undone are none of the next one's.
+pub(crate) async fn forget_earlier_system(
     conn: &mut Conn,
+    now: Timestamp,
     node_id: NodeId,
     run_id: RunId,
 ) -> Result<(), StoreError> {
     let sql = "DELETE FROM report WHERE run_id = $1 AND kind = 'first_heartbeat'";
     conn.execute(sql, args![run_id.0]).await?;
+    let sql = "UPDATE node_task SET expires_at = $2 WHERE run_id = $1 AND actor IS NULL \
+               AND finished_at IS NULL AND expires_at > $2";
+    conn.execute(sql, args![run_id.0, now]).await?;
     let sql = "DELETE FROM heartbeat WHERE node_id = $1 AND run_id = $2";
     conn.execute(sql, args![node_id.0, run_id.0]).await.map(drop)
 }

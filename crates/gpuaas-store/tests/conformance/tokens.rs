@@ -2,9 +2,11 @@
 
 use gpuaas_core::record::ReportKind;
 use gpuaas_store::{
-    NewAgentCredential, NewEnrollment, NewToken, ReceivedHeartbeat, RunWrite, TokenPurpose, sha256,
+    NewAgentCredential, NewEnrollment, NewTask, NewToken, ReceivedHeartbeat, RunWrite,
+    TokenPurpose, sha256,
 };
-use gpuaas_types::{NodeId, RunId, RunStatus, Step, TokenId};
+use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::{NodeId, RunId, RunStatus, Step, TaskId, TokenId};
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
 
@@ -112,13 +114,21 @@ fn another_deployment_ends_what_the_earlier_ones_were_given_used_or_not() {
         let lease_until = store.run(run_id).await.unwrap().lease_until;
         let mut write = RunWrite::new(fixture.claim_one(lease_until).await.run);
         write.revokes_tokens = true;
+        write.tasks = vec![NewTask {
+            id: TaskId(id()),
+            spec: TaskSpec::Diagnostics { units: Vec::new() },
+            expires_at: at(600.0),
+        }];
         write.run.state.enter_step(Step::ReleaseForRetry);
         store.commit(at(3.0), write).await.unwrap();
         assert_eq!(honoured().await, 0);
         let check = |text, purpose| store.check_token(at(4.0), sha256(text), purpose);
         assert_eq!(code(check("boot1", TokenPurpose::Bootstrap).await), "token_revoked");
         assert_eq!(code(check("enroll1", TokenPurpose::Enrollment).await), "token_revoked");
+        let tasks = async || store.pending_tasks(at(4.0), node_id).await.unwrap().len();
+        assert_eq!(tasks().await, 1);
         mint(&fixture, node_id, run_id, "2").await;
+        assert_eq!(tasks().await, 0, "the next system does not do what the one before was to do");
         assert_eq!(honoured().await, 2);
         store.use_enrollment_token(at(5.0), enroll(run_id, "enroll2", "b")).await.unwrap();
         check("enroll2", TokenPurpose::Enrollment).await.unwrap();
