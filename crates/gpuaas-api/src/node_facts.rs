@@ -111,8 +111,8 @@ impl KnownFacts {
         let silent = heard.is_none_or(|seconds| seconds > allowed_seconds);
         let said = self.gates.get(&node.id);
         // What a person did to the tags in MAAS since the agent's last word.
-        let retagged = self.drift.get(&node.id).into_iter().flatten();
-        let retagged = retagged.filter(|drift| drift.kind == DriftKind::Retagged).next_back();
+        let mut drift = self.drift.get(&node.id).into_iter().flatten();
+        let retagged = drift.find(|drift| drift.kind == DriftKind::Retagged);
         let tags: Option<Vec<String>> =
             retagged.map(|drift| drift.found.split(", ").map(str::to_owned).collect());
         let view = |gate: Gate| {

@@ -1,9 +1,9 @@
-//! What a node is told at its first boot, and whom it trusts.
+//! What a node is told at its first boot.
 
 use gpuaas_artifact::{BootstrapInputs, BootstrapLimits};
-use gpuaas_types::spec::SiteSpec;
 
 use crate::bundles::{self, InputScope};
+use crate::node_trust::trusted_pem;
 use crate::run_session::RunSession;
 use crate::shared::Shared;
 
@@ -13,14 +13,6 @@ pub(crate) struct NodeTokens {
     pub(crate) bootstrap: String,
     /// With which the agent enrolls, once.
     pub(crate) enrollment: String,
-}
-
-/// What nodes of a site trust when they speak to a control plane with an authority of its own, PEM:
-/// that and the site's, behind which artifacts may be. The rest of the host trusts the site's only.
-pub(crate) fn trusted_pem(site: &SiteSpec, anchor_pem: Option<&str>) -> Option<String> {
-    let parts = [Some(anchor_pem?), site.node_ca_pem.as_deref()];
-    let parts: Vec<&str> = parts.into_iter().flatten().map(str::trim_end).collect();
-    Some(format!("{}\n", parts.join("\n")))
 }
 
 /// Everything that the user-data of the run's node is rendered from.

@@ -12,7 +12,9 @@ use gpuaas_types::Timestamp;
 use gpuaas_types::api::CheckResult;
 
 use crate::image_check;
-use crate::node_inputs::{NodeTokens, bootstrap_inputs, trusted_pem};
+use crate::node_inputs::{NodeTokens, bootstrap_inputs};
+use crate::node_trust::trusted_pem;
+use crate::reach_script::{answer_of_host, health_url};
 use crate::reachability::HostScope;
 use crate::run_session::RunSession;
 use crate::shared::Shared;
@@ -37,7 +39,9 @@ pub(crate) async fn checks(
     }
     let session = &*session;
     let verdicts: [Verdict; 6] = [
-        check_once(shared, site, session, "endpoint", || endpoint(shared, site)).await,
+        check_once(shared, site, session, "endpoint", || endpoint(shared, site))
+            .await
+            .map(|said| format!("{said}; {}", asked_by_host(session))),
         artifacts(shared, site, session).await,
         ca(shared, session),
         token_store(session, honoured.map_err(|error| error.to_string())),
@@ -98,8 +102,21 @@ async fn endpoint(shared: &Shared, site: &Site) -> Verdict {
         }
         _ => {}
     }
-    let health = format!("{url}/bootstrap/v1/health");
-    shared.http.get(&health).await.map(|_| format!("{health} answered"))
+    let health = health_url(url);
+    shared.http.get(&health).await.map(|_| format!("{health} answered the control plane"))
+}
+
+/// What the machine itself said of the address, from the network of nodes.
+fn asked_by_host(session: &RunSession) -> String {
+    let scripts = session.context.bundles.commissioning.as_deref().unwrap_or_default();
+    match answer_of_host(&session.run, scripts) {
+        Some(check) if check.passed => {
+            format!("this host asked it while it was commissioned: {}", check.evidence)
+        }
+        _ => "weak evidence: it was asked from here only, since no commissioning script of this \
+              profile has the host ask it"
+            .to_owned(),
+    }
 }
 
 /// The exact artifacts can be fetched, whole, under the address that the node will use.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gpuaas_artifact::CommissioningScript;
 use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_core::record::{NodeRecord, RunRecord};
 use gpuaas_core::snapshot::Snapshot;
@@ -13,6 +14,8 @@ use gpuaas_types::spec::{RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{Step, Timestamp};
 
 use crate::bundles::{self, NodeBundles};
+use crate::node_trust::trusted_pem;
+use crate::reach_script::reach_script;
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
 
@@ -34,6 +37,20 @@ pub(crate) struct RunContext {
     pub(crate) bundles: NodeBundles,
     commissioning: Option<Vec<MaasScript>>,
     clock_factor: f64,
+}
+
+/// The scripts of a commissioning bundle with the control plane's own; none where there are none.
+fn with_own(
+    shared: &Shared,
+    site: &SiteSpec,
+    mut scripts: Vec<CommissioningScript>,
+) -> Result<Vec<CommissioningScript>, String> {
+    if !scripts.is_empty() {
+        let anchor = trusted_pem(site, shared.config.node_anchor_pem.as_deref());
+        let trusted = anchor.as_ref().or(site.node_ca_pem.as_ref()).map(String::as_str);
+        scripts.push(reach_script(&shared.config.advertise_url, trusted)?);
+    }
+    Ok(scripts)
 }
 
 impl RunContext {
@@ -64,7 +81,9 @@ impl RunContext {
         let image = normalise_distro_series(&profile.spec.distro_series);
         let durations =
             shared.durations.estimate(&shared.store, &*shared.clock, class, image).await;
-        let bundles = bundles::for_node(&shared.store, &shared.bundles, &profile, &site).await;
+        let mut bundles = bundles::for_node(&shared.store, &shared.bundles, &profile, &site).await;
+        bundles.commissioning =
+            bundles.commissioning.and_then(|scripts| with_own(shared, &site, scripts));
         let scripts = bundles.commissioning.as_ref().ok();
         let commissioning =
             scripts.map(|scripts| scripts.iter().map(|one| one.script.clone()).collect());

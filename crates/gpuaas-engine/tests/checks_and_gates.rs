@@ -178,7 +178,7 @@ async fn unready(fault: Unready) -> (Harness, Arc<Engine>, RunId) {
 
 /// What is named is corrected, as the park says. A control plane that is told something else is
 /// started again.
-async fn mend(harness: &Harness, fault: Unready) {
+async fn repair(harness: &Harness, fault: Unready) {
     match fault {
         Unready::NoAddress | Unready::OldToken => {}
         Unready::AgentGone => fs::rename(harness.path("agent"), harness.kit.agent_file()).unwrap(),
@@ -234,7 +234,7 @@ async fn each_check_before_a_deployment_stops_the_run_until_its_cause_is_mended(
             assert_stopped(&run, "predeploy_checks_failed", &PREDEPLOY_CHECKS, name);
             let deploys = harness.sim.with(|region| region.stats().machines[&host].deploys);
             assert_eq!(deploys, 0, "{name}");
-            mend(&harness, *fault).await;
+            repair(&harness, *fault).await;
         }
         if matches!(fault, Unready::NoAddress) {
             engine.stop().await;
@@ -270,11 +270,13 @@ async fn until_withdrawn(harness: &Harness, run_id: RunId, name: &str) {
 }
 
 /// What the host was told at its latest boot, once that is another than `before`.
-async fn told(harness: &Harness, before: Option<&BootstrapInputs>) -> BootstrapInputs {
+async fn boot_inputs(harness: &Harness, before: Option<&BootstrapInputs>) -> BootstrapInputs {
     let host = &harness.hosts[0].name;
     let latest = || harness.told.lock().unwrap().get(host).cloned();
-    let old = before.map(|told| told.enrollment_token.clone());
-    harness.until(async || latest().is_some_and(|told| Some(told.enrollment_token) != old)).await;
+    let old = before.map(|inputs| inputs.enrollment_token.clone());
+    harness
+        .until(async || latest().is_some_and(|inputs| Some(inputs.enrollment_token) != old))
+        .await;
     latest().unwrap()
 }
 
@@ -283,7 +285,7 @@ async fn told(harness: &Harness, before: Option<&BootstrapInputs>) -> BootstrapI
 async fn come_up(
     harness: &Harness,
     accepted: &OnboardAccepted,
-    told: &BootstrapInputs,
+    inputs: &BootstrapInputs,
     heard: bool,
 ) {
     use BootstrapPhase::{NodeBootstrap, SiteBootstrap};
@@ -293,7 +295,7 @@ async fn come_up(
     {
         harness.call_back(accepted.run_id, phase, status).await;
     }
-    enroll(harness, accepted.run_id, told).await.unwrap();
+    enroll(harness, accepted.run_id, inputs).await.unwrap();
     if heard {
         let beat = ReceivedHeartbeat {
             node_id: accepted.node_id,
@@ -310,14 +312,14 @@ async fn come_up(
 async fn enroll(
     harness: &Harness,
     run_id: RunId,
-    told: &BootstrapInputs,
+    inputs: &BootstrapInputs,
 ) -> Result<(), StoreError> {
     let asked = NewEnrollment {
-        hash: sha256(&told.enrollment_token),
+        hash: sha256(&inputs.enrollment_token),
         run_id,
         key: None,
         agent_version: "0.1.0".to_owned(),
-        hostname: told.hostname.clone(),
+        hostname: inputs.hostname.clone(),
         credential: NewAgentCredential::Bearer {
             id: TokenId::new(&RandomIds, harness.now()),
             hash: sha256(&RandomIds.uuid(harness.now()).to_string()),
@@ -332,7 +334,7 @@ async fn all_but_confirmed() -> (Harness, OnboardAccepted) {
     let harness = Harness::start(1, ProfileSpec::default()).await;
     harness.silence(&harness.hosts[0].name);
     let accepted = harness.onboard(&harness.hosts[0]).await;
-    let inputs = told(&harness, None).await;
+    let inputs = boot_inputs(&harness, None).await;
     come_up(&harness, &accepted, &inputs, true).await;
     harness.answer_task(accepted.node_id, true).await;
     harness.until_waiting(accepted.run_id, Step::Confirmation).await;
@@ -403,7 +405,7 @@ async fn nothing_of_a_released_system_is_honoured_and_the_next_one_is_heard() {
         harness.silence(&host);
         let accepted = harness.onboard(&harness.hosts[0]).await;
         let run_id = accepted.run_id;
-        let first = told(&harness, None).await;
+        let first = boot_inputs(&harness, None).await;
         come_up(&harness, &accepted, &first, heard).await;
         let step = if heard { Step::PrereqChecks } else { Step::Enrollment };
         harness.until_waiting(run_id, step).await;
@@ -411,7 +413,7 @@ async fn nothing_of_a_released_system_is_honoured_and_the_next_one_is_heard() {
         assert_eq!(harness.rest(run_id).await.park.unwrap().code, "machine_taken");
         harness.resume(run_id).await;
 
-        let second = told(&harness, Some(&first)).await;
+        let second = boot_inputs(&harness, Some(&first)).await;
         for (token, purpose) in [
             (&first.bootstrap_token, TokenPurpose::Bootstrap),
             (&first.enrollment_token, TokenPurpose::Enrollment),

@@ -12,7 +12,9 @@ use gpuaas_types::{EffectKind, RunStatus};
 use maas_sim::{Fault, FaultKind, HostView, MachineSpec, SimOptions, Status, ZERO};
 
 const BUNDLE: &str = "commissioning-base@1.0.0";
-const CHECKS: [&str; 3] = ["script_fabric_ports", "script_gpu_presence", "script_nvme_health"];
+/// Those of the bundle, and the control plane's own.
+const CHECKS: [&str; 4] =
+    ["script_control_plane", "script_fabric_ports", "script_gpu_presence", "script_nvme_health"];
 
 fn with_bundle() -> ProfileSpec {
     ProfileSpec { commissioning_bundle_ref: BUNDLE.to_owned(), ..ProfileSpec::default() }
@@ -46,7 +48,7 @@ async fn scripts_are_registered_once_selected_and_their_results_are_checks() {
     let harness = harness(2).await;
     harness.sim.with(|region| region.put_script("site-script", "#!/bin/sh\n"));
     let run = onboarded(&harness, &harness.hosts[0]).await;
-    assert_eq!(tried(&harness, &run, EffectKind::RegisterScript).await, 3);
+    assert_eq!(tried(&harness, &run, EffectKind::RegisterScript).await, 4);
     for name in CHECKS {
         let check = &run.state.checks[name];
         assert!(check.passed && check.evidence.contains(": Passed, exit code 0"), "{check:?}");
@@ -55,7 +57,7 @@ async fn scripts_are_registered_once_selected_and_their_results_are_checks() {
     assert!(codes.iter().any(|code| code == "commissioning_scripts_passed"), "{codes:?}");
     let names: Vec<String> = ran(&harness, &harness.hosts[0]);
     let ran_label = |label: &str| names.iter().any(|name| name.contains(label));
-    for label in ["site-script", "fabric-ports", "gpu-presence", "nvme-health"] {
+    for label in ["site-script", "control-plane", "fabric-ports", "gpu-presence", "nvme-health"] {
         assert!(ran_label(label), "{label}: {names:?}");
     }
     assert!(ran_label("smartctl-validate"), "the default test: {names:?}");
@@ -86,7 +88,40 @@ async fn a_ready_machine_is_commissioned_only_where_the_scripts_have_no_result()
     let again = harness.rest(again).await;
     assert_eq!(again.status, RunStatus::Succeeded, "{:?}", again.park);
     assert_eq!(tried(&harness, &again, EffectKind::Commission).await, 0, "its results are there");
-    assert!(again.state.checks[CHECKS[1]].passed);
+    assert!(again.state.checks[CHECKS[2]].passed);
+}
+
+/// The control plane that reaches itself proves little; the host says whether it is reached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_says_itself_whether_it_reaches_the_control_plane() {
+    let evidence = |run: &RunRecord| {
+        let check = &run.state.checks["bootstrap_endpoint_reachable"];
+        assert!(check.passed, "{check:?}");
+        check.evidence.clone()
+    };
+    let alone = Harness::start(1, ProfileSpec::default()).await;
+    let run = onboarded(&alone, &alone.hosts[0]).await;
+    assert!(evidence(&run).contains("weak evidence"), "{}", evidence(&run));
+    alone.engine.stop().await;
+
+    let harness = harness(1).await;
+    let host = &harness.hosts[0];
+    let fault =
+        Fault::new(FaultKind::ScriptFailed).on(&host.name).with_message("control-plane").times(1);
+    harness.sim.with(|region| region.inject(fault));
+    let accepted = harness.onboard(host).await;
+    let run = harness.rest(accepted.run_id).await;
+    assert_eq!(run.park.unwrap().code, "commissioning_script_failed");
+    assert!(!run.state.checks["script_control_plane"].passed);
+    harness.resume(accepted.run_id).await;
+    let run = harness.rest(accepted.run_id).await;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
+    let said = evidence(&run);
+    assert!(
+        said.contains("this host asked it while it was commissioned: gpuaas-control"),
+        "{said}"
+    );
+    harness.engine.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,7 +214,7 @@ async fn a_lost_answer_to_a_script_or_to_an_override_loses_nothing() {
         assert_eq!(lost, 2, "{loss:?}: the timeline does not tell of the lost answers");
         let mut names = harness.sim.with(|region| region.added_scripts());
         names.retain(|name, _| name.starts_with("gpuaas-"));
-        assert_eq!(names.len(), 3, "{loss:?}");
+        assert_eq!(names.len(), 4, "{loss:?}");
         let stats = harness.sim.with(|region| region.stats().machines[&host.name].clone());
         assert_eq!((stats.deploys, stats.commissions), (1, 1), "{loss:?}");
         harness.engine.stop().await;
