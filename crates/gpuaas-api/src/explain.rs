@@ -346,6 +346,7 @@ mod tests {
             created_at: at(0.0),
             updated_at: at(0.0),
             timeline: Vec::new(),
+            timeline_is_cut: false,
         }
     }
 

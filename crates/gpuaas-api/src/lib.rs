@@ -19,6 +19,7 @@
 
 mod agent;
 mod agent_update;
+mod audit;
 mod auth;
 mod batches;
 mod body;

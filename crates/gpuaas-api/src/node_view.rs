@@ -94,6 +94,7 @@ pub(crate) fn node_view(
         created_at: node.created_at,
         updated_at: node.updated_at,
         timeline,
+        timeline_is_cut: false,
     }
 }
 

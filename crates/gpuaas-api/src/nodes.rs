@@ -5,16 +5,17 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_store::{
     IdempotencyKey, ListedNode, NewAuditEntry, NewNode, NewOnboarding, NewRun, NodeFilter,
-    SecretString, StoreError,
+    SecretString, StoreError, StoredTimelineEvent,
 };
 use gpuaas_types::api::{List, NodeView, OnboardAccepted, Source, TimelineEvent};
+use gpuaas_types::audit::TimelineLine;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunKind, RunStatus, Step};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::body::{JsonBytes, Key, QueryParams, site_id};
+use crate::body::{JsonBytes, Key, PageFilter, QueryParams, site_id};
 use crate::ctx::{ADMIN, Ctx};
 use crate::idempotency::idempotency_key;
 use crate::node_facts::KnownFacts;
@@ -24,8 +25,8 @@ use crate::pages::PageRequest;
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{bundles, check, node_change, strict};
 
-/// Lines of history in one answer.
-const TIMELINE_LINES: i64 = 10_000;
+/// Lines of history in the view of a node, its last ones.
+const TIMELINE_LINES: i64 = 1_000;
 
 /// `POST /api/v1/nodes`.
 pub(crate) async fn onboard(
@@ -214,8 +215,28 @@ fn parse_enum<T: Copy>(
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<NodeView>> {
     let id = find_node(&ctx, &text).await?;
     let node = ctx.store.listed_node(id).await?;
-    let timeline = ctx.store.timeline_of_node(id, 0, TIMELINE_LINES).await?;
+    let mut timeline = ctx.store.last_timeline_of_node(id, TIMELINE_LINES + 1).await?;
+    let timeline_is_cut = i64::try_from(timeline.len()).is_ok_and(|lines| lines > TIMELINE_LINES);
+    if timeline_is_cut {
+        timeline.remove(0);
+    }
     let timeline = timeline.into_iter().map(|row| row.event).collect();
     let known = KnownFacts::of_node(&ctx, id).await?;
-    Ok(Json(known.view(&ctx, node, timeline)))
+    Ok(Json(NodeView { timeline_is_cut, ..known.view(&ctx, node, timeline) }))
+}
+
+/// `GET /api/v1/nodes/NODE/timeline?after=&limit=`: the oldest first. Whoever follows it asks for
+/// what is after the last line that it has.
+pub(crate) async fn timeline(
+    State(ctx): State<Ctx>,
+    Key(text): Key,
+    QueryParams(asked): QueryParams<PageFilter>,
+) -> ApiResult<Json<List<TimelineLine>>> {
+    let page = PageRequest::<i64>::parse(asked.after.as_deref(), asked.limit)?;
+    let id = find_node(&ctx, &text).await?;
+    let asked = page.query();
+    let after = asked.after.unwrap_or(0);
+    let lines = ctx.store.timeline_of_node(id, after, i64::from(asked.limit)).await?;
+    let line = |StoredTimelineEvent { id, event }| TimelineLine { id, event };
+    Ok(Json(page.list(lines, |line| line.id.to_string(), line)))
 }

@@ -11,9 +11,9 @@ use gpuaas_types::health::{Health, Version};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
-    agent, auth, batches, bootstrap, bundles, certificates, control, drift, enrollment, explain,
-    guard, node_change, nodes, offboarding, onboard_plan, profiles, rejections, removal, roce,
-    runs, secrets, sites, stuck, task_keys, tasks, telemetry,
+    agent, audit, auth, batches, bootstrap, bundles, certificates, control, drift, enrollment,
+    explain, guard, node_change, nodes, offboarding, onboard_plan, profiles, rejections, removal,
+    roce, runs, secrets, sites, stuck, task_keys, tasks, telemetry,
 };
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
@@ -90,8 +90,10 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes", post(nodes::onboard).get(nodes::list))
         .route("/api/v1/onboarding-plans", post(onboard_plan::plan))
         .route("/api/v1/drift", get(drift::list))
+        .route("/api/v1/audit", get(audit::list))
         .route("/api/v1/nodes/stuck", get(stuck::list))
         .route("/api/v1/nodes/{node}", get(nodes::show).patch(node_change::change))
+        .route("/api/v1/nodes/{node}/timeline", get(nodes::timeline))
         .route("/api/v1/nodes/{node}/explain", get(explain::explain))
         .route("/api/v1/nodes/{node}/certificates", get(certificates::list))
         .route("/api/v1/nodes/{node}/revoke-certificate", post(certificates::revoke))

@@ -7,7 +7,9 @@ use gpuaas_core::step_duration;
 use gpuaas_types::api::{
     Connectivity, ConnectivityState, Lateness, List, NodeDrift, NodeProblem, NodeView, Owner,
     ParkAction, ProfilePreset, ProfileResource, RoceResource, RunView, SiteResource, StuckNode,
+    TimelineEvent,
 };
+use gpuaas_types::audit::{AuditItem, TimelineLine};
 use gpuaas_types::codes::{CommandCode, NodeProblemCode};
 use gpuaas_types::explain::Explanation;
 use serde::Serialize;
@@ -289,25 +291,63 @@ pub fn node(node: &NodeView, style: Style) -> String {
     let mut text = summary(node);
     if !node.timeline.is_empty() {
         text.push('\n');
-        text.push_str(&timeline(&node.timeline, style));
+        if node.timeline_is_cut {
+            writeln!(text, "What was before: `gpuaas node timeline {}`", node.hostname).ok();
+        }
+        text.push_str(&timeline(&node.timeline, "%H:%M:%S%.3f", style));
     }
     text
 }
 
-fn timeline(events: &[gpuaas_types::api::TimelineEvent], style: Style) -> String {
-    table_dropping(
-        style,
-        &["AT", "SOURCE", "STEP", "WHAT"],
-        &["SOURCE", "STEP"],
-        events.iter().map(|event| {
-            vec![
-                event.at.to_chrono().format("%H:%M:%S%.3f").to_string(),
-                source(event.source).to_owned(),
-                or_dash(event.step.map(gpuaas_types::Step::as_str)),
-                event.text.clone(),
-            ]
-        }),
-    )
+/// A page of a node's history.
+#[must_use]
+pub fn timeline_page(list: &List<TimelineLine>, style: Style) -> String {
+    timeline(list.items.iter().map(|line| &line.event), "%Y-%m-%d %H:%M:%S%.3f", style)
+}
+
+fn timeline<'e>(
+    events: impl IntoIterator<Item = &'e TimelineEvent>,
+    moment: &str,
+    style: Style,
+) -> String {
+    let rows = events.into_iter().map(|event| {
+        vec![
+            event.at.to_chrono().format(moment).to_string(),
+            source(event.source).to_owned(),
+            or_dash(event.step.map(gpuaas_types::Step::as_str)),
+            event.text.clone(),
+        ]
+    });
+    table_dropping(style, &["AT", "SOURCE", "STEP", "WHAT"], &["SOURCE", "STEP"], rows)
+}
+
+/// Entries of the audit log, one line each.
+#[must_use]
+pub fn audit(list: &List<AuditItem>, style: Style) -> String {
+    let rows = list.items.iter().map(|entry| {
+        vec![
+            entry.at.to_chrono().format("%Y-%m-%d %H:%M:%S").to_string(),
+            entry.actor.clone(),
+            entry.action.clone(),
+            entry.hostname.clone().unwrap_or_else(|| entry.subject.clone()),
+            or_dash(entry.site.as_deref()),
+            facts(&entry.detail),
+        ]
+    });
+    let header = ["AT", "ACTOR", "ACTION", "SUBJECT", "SITE", "DETAIL"];
+    table_dropping(style, &header, &["DETAIL", "SITE"], rows)
+}
+
+/// The members of an object as `name=value`.
+fn facts(detail: &serde_json::Value) -> String {
+    let serde_json::Value::Object(members) = detail else { return "-".to_owned() };
+    let member = |(name, value): (&String, &serde_json::Value)| match value {
+        serde_json::Value::String(text) => format!("{name}={text}"),
+        value => format!("{name}={value}"),
+    };
+    let text: Vec<String> =
+        members.iter().filter(|(_, value)| !value.is_null()).map(member).collect();
+    or_dash(Some(&text.join(" ")))
 }
 
 const fn source(source: gpuaas_types::api::Source) -> &'static str {

@@ -1,10 +1,13 @@
 //! Who did what, and requests that may be repeated.
 
-use gpuaas_types::Timestamp;
+use std::fmt::Write as _;
+
+use gpuaas_types::{NodeId, Timestamp};
 use serde::de::DeserializeOwned;
 
-use crate::database::args;
+use crate::database::{Cols, Val, args};
 use crate::error::StoreError;
+use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
 
@@ -17,6 +20,57 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// Actor, action, subject and detail.
     pub entry: NewAuditEntry,
+    /// Hostname of the node that it was done to, or to whose run.
+    pub hostname: Option<String>,
+    /// Name that the site had which it was done to, or to whose node or batch.
+    pub site: Option<String>,
+}
+
+/// Which entries to list; what is left empty does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Only what was done to this node or its runs.
+    pub node_id: Option<NodeId>,
+    /// Only what was done to the site of this name, its nodes or its batches.
+    pub site: Option<String>,
+    /// Only what this actor did, whether it is the caller's name or one that the caller gave.
+    pub actor: Option<String>,
+    /// Only what was done at this moment or later.
+    pub since: Option<Timestamp>,
+}
+
+impl AuditFilter {
+    /// The conditions that it sets, each with `{}` for its value.
+    fn conditions(self) -> [(&'static str, Option<Val>); 4] {
+        [
+            ("audit.node_id = {}", self.node_id.map(|id| id.0.into())),
+            ("audit.site = {}", self.site.as_deref().map(Val::from)),
+            (
+                "(audit.actor = {} OR audit.detail ->> 'actor' = {})",
+                self.actor.as_deref().map(Val::from),
+            ),
+            ("audit.at >= {}", self.since.map(Val::from)),
+        ]
+    }
+}
+
+const ENTRIES: &str = "SELECT audit.id, audit.at, audit.actor, audit.action, audit.subject, \
+     audit.detail, node.hostname, audit.site FROM audit_entry AS audit \
+     LEFT JOIN node ON node.id = audit.node_id";
+
+fn read_entry(mut cols: Cols<'_>) -> Result<AuditEntry, StoreError> {
+    Ok(AuditEntry {
+        id: cols.next()?,
+        at: cols.at()?,
+        entry: NewAuditEntry {
+            actor: cols.next()?,
+            action: cols.next()?,
+            subject: cols.next()?,
+            detail: cols.json()?,
+        },
+        hostname: cols.next()?,
+        site: cols.next()?,
+    })
 }
 
 impl Store {
@@ -42,30 +96,34 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<AuditEntry>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(
-                "SELECT id, at, actor, action, subject, detail FROM audit_entry \
-                 WHERE id > $1 ORDER BY id LIMIT $2",
-                args![after, limit],
-            )
-            .await?;
-        rows.iter()
-            .map(|row| {
-                let mut cols = row.cols();
-                Ok(AuditEntry {
-                    id: cols.next()?,
-                    at: cols.at()?,
-                    entry: NewAuditEntry {
-                        actor: cols.next()?,
-                        action: cols.next()?,
-                        subject: cols.next()?,
-                        detail: cols.json()?,
-                    },
-                })
-            })
-            .collect()
+        let sql = format!("{ENTRIES} WHERE audit.id > $1 ORDER BY audit.id LIMIT $2");
+        let rows = self.reader().await?.all(sql, args![after, limit]).await?;
+        rows.iter().map(|row| read_entry(row.cols())).collect()
+    }
+
+    /// A page of the entries that a filter lets pass, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn audit_page(
+        &self,
+        filter: AuditFilter,
+        page: Page<i64>,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        // Conditions that are not asked for are left out, so that one on a node or a site finds
+        // its index.
+        let mut sql = format!("{ENTRIES} WHERE audit.id < $1");
+        let mut values = args![page.after.unwrap_or(i64::MAX)];
+        for (condition, value) in filter.conditions() {
+            let Some(value) = value else { continue };
+            values.push(value);
+            let condition = condition.replace("{}", &format!("${}", values.len()));
+            write!(sql, " AND {condition}").unwrap_or_default();
+        }
+        values.push(i64::from(page.limit).into());
+        write!(sql, " ORDER BY audit.id DESC LIMIT ${}", values.len()).unwrap_or_default();
+        let rows = self.reader().await?.all(sql, values).await?;
+        rows.iter().map(|row| read_entry(row.cols())).collect()
     }
 
     /// The answer given to a request with this key before, if any.

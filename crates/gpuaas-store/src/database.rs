@@ -14,7 +14,7 @@ mod statement;
 mod value;
 mod writer;
 
-pub(crate) use connection::{Cols, Conn};
+pub(crate) use connection::{Cols, Conn, Row};
 pub(crate) use counters::SentCounters;
 pub(crate) use enum_str::{enum_from_str, enum_str};
 pub(crate) use group::{GroupFn, GroupHints, GroupWriter, UPDATE_RUNS};

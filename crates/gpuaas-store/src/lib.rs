@@ -80,7 +80,7 @@ mod token;
 mod watch;
 
 pub use agent::ReceivedHeartbeat;
-pub use audit::AuditEntry;
+pub use audit::{AuditEntry, AuditFilter};
 pub use batch::{
     BatchAdvance, MemberRun, MemberStart, NewBatch, OperatorBatchCommand, StoredBatch, StoredMember,
 };

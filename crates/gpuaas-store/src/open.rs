@@ -44,6 +44,7 @@ const SQLITE: &[M<'_>] = &[
     M::up(include_str!("../migrations/sqlite/0150_recheck.sql")),
     M::up(include_str!("../migrations/sqlite/0160_drift_user.sql")),
     M::up(include_str!("../migrations/sqlite/0161_control.sql")),
+    M::up(include_str!("../migrations/sqlite/0162_audit_target.sql")),
 ];
 
 impl Store {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId};
 
-use crate::database::{GroupHints, args};
+use crate::database::{GroupHints, Row, args};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::timeline::{append, read_timeline_event};
@@ -31,6 +31,11 @@ macro_rules! timeline_select {
             " AND id > $2 ORDER BY id LIMIT $3"
         )
     };
+}
+
+fn read_line(row: &Row) -> Result<StoredTimelineEvent, StoreError> {
+    let mut cols = row.cols();
+    Ok(StoredTimelineEvent { id: cols.next()?, event: read_timeline_event(&mut cols)? })
 }
 
 impl Store {
@@ -65,6 +70,21 @@ impl Store {
         self.timeline(timeline_select!("node_id = $1"), node_id.0, after, limit).await
     }
 
+    /// The last `limit` lines of the history of a node, in the order they were written.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn last_timeline_of_node(
+        &self,
+        node_id: NodeId,
+        limit: i64,
+    ) -> Result<Vec<StoredTimelineEvent>, StoreError> {
+        let sql = "SELECT id, at, run_id, step, source, code, text FROM timeline_event \
+                   WHERE node_id = $1 ORDER BY id DESC LIMIT $2";
+        let rows = self.reader().await?.all(sql, args![node_id.0, limit]).await?;
+        rows.iter().rev().map(read_line).collect()
+    }
+
     /// History of a run; otherwise as [`Self::timeline_of_node`].
     ///
     /// # Errors
@@ -86,11 +106,6 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<StoredTimelineEvent>, StoreError> {
         let rows = self.reader().await?.all(sql, args![key, after, limit]).await?;
-        rows.iter()
-            .map(|row| {
-                let mut cols = row.cols();
-                Ok(StoredTimelineEvent { id: cols.next()?, event: read_timeline_event(&mut cols)? })
-            })
-            .collect()
+        rows.iter().map(read_line).collect()
     }
 }

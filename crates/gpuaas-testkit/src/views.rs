@@ -128,6 +128,7 @@ pub fn commissioning_node() -> NodeView {
         revision: 3,
         created_at: BEGIN,
         updated_at: at(1.3),
+        timeline_is_cut: false,
         timeline: vec![
             event(1.3, Source::ControlPlane, "commission_asked", "Commissioning was asked of MAAS"),
             event(2.0, Source::Maas, "maas_event", "Powering on"),

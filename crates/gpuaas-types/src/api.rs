@@ -438,6 +438,9 @@ pub struct NodeView {
     /// History, oldest first; empty in lists.
     #[serde(default)]
     pub timeline: Vec<TimelineEvent>,
+    /// The history is longer than what is shown of it: its last lines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timeline_is_cut: bool,
 }
 
 /// One attempt at an effect: the intent and its outcome.

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod api;
+pub mod audit;
 pub mod batch;
 pub mod bundle;
 pub mod change;

@@ -8,6 +8,7 @@ use gpuaas_lab::arguments::{LabArgs, MaasSimArgs};
 
 pub use gpuaas_client::arguments::{ApiArgs, ConnectionArgs, Format};
 
+mod audit;
 mod batch;
 #[cfg(feature = "bench")]
 mod bench;
@@ -23,6 +24,7 @@ mod site;
 mod task_key;
 mod telemetry;
 
+pub use audit::{AuditCommand, AuditListArgs, NodeTimelineArgs, PageArgs};
 pub use batch::{BatchCommand, BatchOrderArgs, BatchStartArgs};
 #[cfg(feature = "bench")]
 pub use bench::BenchCommand;
@@ -45,10 +47,8 @@ pub use run::{
 };
 pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
-pub use shared::{ActorArgs, ListArgs, RemoveArgs, ShowArgs};
-pub use site::{
-    DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs, TakeControlArgs,
-};
+pub use shared::{ActorArgs, ListArgs, PlannedArgs, PlannedChangeArgs, ShowArgs};
+pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs};
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;
 
@@ -119,6 +119,9 @@ pub enum Command {
     /// Bundles: what gives nodes their personality.
     #[command(subcommand)]
     Bundle(BundleCommand),
+    /// The audit log: who did what.
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Keys that sign tasks for agents.
     #[command(subcommand)]
     TaskKey(TaskKeyCommand),

@@ -1,13 +1,15 @@
 //! `gpuaas node certificates`, `gpuaas node revoke-certificate`.
 
+use std::cell::OnceCell;
+
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::{CertificateState, NodeCertificates, RevokeCertificate};
 
-use crate::args::{RevokeCertificateArgs, ShowArgs};
-use crate::confirm::confirm;
+use crate::args::{PlannedArgs, RevokeCertificateArgs, ShowArgs};
+use crate::planned::Planned;
 
 /// Shows what a node was given.
 ///
@@ -25,28 +27,37 @@ pub async fn show(args: &ShowArgs, terminal: &mut Terminal) -> Result<(), Failur
 /// As [`show`]; `no_certificate` when there is nothing to withdraw.
 pub async fn revoke(args: &RevokeCertificateArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
-    let (reason, actor) = (args.reason.clone(), args.who.actor.clone());
-    let mut asked = RevokeCertificate { reason, actor, dry_run: true };
-    let planned = client.revoke_certificate(&args.node, &asked).await?;
-    if args.dry_run {
-        return output::print(terminal, args.api.format, &planned, table);
-    }
-    let valid = planned.certificates.iter().filter(|one| one.state == CertificateState::Valid);
-    terminal.message(&format!(
-        "{}: {} certificates are withdrawn, and its agent is refused from the next call on",
-        planned.hostname,
-        valid.count()
-    ));
-    if !args.yes {
-        confirm(&planned.hostname, "revocation", terminal)?;
-    }
-    asked.dry_run = false;
-    let node = client.revoke_certificate(&planned.node_id.to_string(), &asked).await?;
+    let revocation = Planned {
+        what: "revocation",
+        name: |node: &NodeCertificates| &node.hostname,
+        question,
+        draw: table,
+    };
+    // What was shown is what is done, whoever has the name by then.
+    let shown: OnceCell<String> = OnceCell::new();
+    let ask = async |dry_run| {
+        let PlannedArgs { who, reason, .. } = args.planned.clone();
+        let asked = RevokeCertificate { actor: who.actor, reason, dry_run };
+        let node = client.revoke_certificate(shown.get().unwrap_or(&args.node), &asked).await?;
+        shown.get_or_init(|| node.node_id.to_string());
+        Ok(node)
+    };
+    let done = revocation.carry_out(&args.planned, args.api.format, terminal, ask).await?;
+    let Some(node) = done else { return Ok(()) };
     let hostname = &node.hostname;
     terminal.message(&format!(
         "{hostname}: its agent is refused; `gpuaas node reimage {hostname}` gives it another"
     ));
     output::print(terminal, args.api.format, &node, table)
+}
+
+fn question(node: &NodeCertificates, _: Style) -> String {
+    let valid = node.certificates.iter().filter(|one| one.state == CertificateState::Valid);
+    let (hostname, valid) = (&node.hostname, valid.count());
+    format!(
+        "{hostname}: {valid} certificates are withdrawn, and its agent is refused from the next \
+         call on"
+    )
 }
 
 fn table(node: &NodeCertificates, style: Style) -> String {

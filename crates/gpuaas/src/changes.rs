@@ -14,10 +14,10 @@ use gpuaas_types::change::{
 use serde_json::{Map, Value, json};
 
 use crate::args::{
-    NodeSetArgs, RemoveArgs, RoceRemoveArgs, RoceSetArgs, SiteSetArgs, TakeControlArgs,
+    NodeSetArgs, PlannedArgs, PlannedChangeArgs, RoceRemoveArgs, RoceSetArgs, SiteSetArgs,
 };
-use crate::confirm::confirm;
 use crate::input_file::{read_file, read_secret};
+use crate::planned::Planned;
 
 /// Corrects what is known of a node's hardware.
 ///
@@ -106,26 +106,21 @@ fn list(values: &[String]) -> Option<Value> {
 /// What the control plane refused; `not_confirmed`.
 pub(crate) async fn remove(
     collection: &str,
-    args: &RemoveArgs,
+    args: &PlannedChangeArgs,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
-    let mut asked = RemovalRequest {
-        actor: args.who.actor.clone(),
-        reason: args.reason.clone(),
-        dry_run: true,
+    let removal =
+        Planned { what: "removal", name: |plan: &RemovalPlan| &plan.name, question: draw, draw };
+    let ask = async |dry_run| {
+        let PlannedArgs { who, reason, .. } = args.planned.clone();
+        let asked = RemovalRequest { actor: who.actor, reason, dry_run };
+        client.remove(collection, &args.name, &asked).await
     };
-    let plan = client.remove(collection, &args.name, &asked).await?;
-    if args.dry_run {
-        return output::print(terminal, args.api.format, &plan, draw);
+    match removal.carry_out(&args.planned, args.api.format, terminal, ask).await? {
+        Some(done) => output::print(terminal, args.api.format, &done, draw),
+        None => Ok(()),
     }
-    terminal.message(&draw(&plan, terminal.style()));
-    if !args.yes {
-        confirm(&plan.name, "removal", terminal)?;
-    }
-    asked.dry_run = false;
-    let done = client.remove(collection, &args.name, &asked).await?;
-    output::print(terminal, args.api.format, &done, draw)
 }
 
 /// Takes a region, after it was shown who has it.
@@ -133,26 +128,25 @@ pub(crate) async fn remove(
 /// # Errors
 /// What the control plane or the region refused; `not_confirmed`.
 pub(crate) async fn take_control(
-    args: &TakeControlArgs,
+    args: &PlannedChangeArgs,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
-    let mut asked = ControlRequest {
-        actor: args.who.actor.clone(),
-        reason: args.reason.clone(),
-        dry_run: true,
+    let change = Planned {
+        what: "change of control",
+        name: |plan: &ControlPlan| &plan.name,
+        question: draw_control,
+        draw: draw_control,
     };
-    let plan = client.take_control(&args.name, &asked).await?;
-    if args.dry_run {
-        return output::print(terminal, args.api.format, &plan, draw_control);
+    let ask = async |dry_run| {
+        let PlannedArgs { who, reason, .. } = args.planned.clone();
+        let asked = ControlRequest { actor: who.actor, reason, dry_run };
+        client.take_control(&args.name, &asked).await
+    };
+    match change.carry_out(&args.planned, args.api.format, terminal, ask).await? {
+        Some(done) => output::print(terminal, args.api.format, &done, draw_control),
+        None => Ok(()),
     }
-    terminal.message(&draw_control(&plan, terminal.style()));
-    if !args.yes {
-        confirm(&plan.name, "change of control", terminal)?;
-    }
-    asked.dry_run = false;
-    let done = client.take_control(&args.name, &asked).await?;
-    output::print(terminal, args.api.format, &done, draw_control)
 }
 
 fn draw_control(plan: &ControlPlan, _: Style) -> String {

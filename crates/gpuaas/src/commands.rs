@@ -19,7 +19,7 @@ use crate::args::{
 };
 use crate::input_file::{read_file, read_secret};
 use crate::{
-    certificates, changes, node_task, offboarding, onboarding, reference, run_list, secrets,
+    audit, certificates, changes, node_task, offboarding, onboarding, reference, run_list, secrets,
     telemetry,
 };
 
@@ -247,6 +247,7 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
         NodeCommand::Telemetry(args) => telemetry::diagnose(&args, terminal).await,
         NodeCommand::ConvergeTelemetry(args) => telemetry::run(&args, terminal).await,
         NodeCommand::Set(args) => changes::set_node(&args, terminal).await,
+        NodeCommand::Timeline(args) => audit::timeline(&args, terminal).await,
         NodeCommand::Show(args) => {
             let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;
             output::print(terminal, args.api.format, &node, output::node)

@@ -4,6 +4,7 @@
 //! an operator's executable is built without them.
 
 pub mod args;
+mod audit;
 pub mod batch;
 #[cfg(feature = "bench")]
 pub mod bench;
@@ -21,6 +22,7 @@ pub mod node_task;
 pub mod offboarding;
 mod onboarding;
 mod plan_lines;
+mod planned;
 mod reference;
 mod requests;
 mod run_list;

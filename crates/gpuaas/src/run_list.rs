@@ -8,6 +8,7 @@ use gpuaas_types::api::List;
 use gpuaas_types::change::RunListItem;
 
 use crate::args::{RunListArgs, RunWaitArgs};
+use crate::audit::{query_of, say_next};
 use crate::follow;
 
 /// Lists runs, the newest first.
@@ -23,13 +24,9 @@ pub(crate) async fn list(args: &RunListArgs, terminal: &mut Terminal) -> Result<
         ("after", args.after.clone()),
         ("limit", Some(args.limit.to_string())),
     ];
-    let query: Vec<(&str, String)> =
-        query.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let runs = ApiClient::from_args(&args.api)?.runs(&query).await?;
+    let runs = ApiClient::from_args(&args.api)?.runs(&query_of(query)).await?;
     output::print(terminal, args.api.format, &runs, table)?;
-    if let Some(next) = &runs.next {
-        terminal.message(&format!("There are more runs: the next ones with --after {next}"));
-    }
+    say_next(terminal, "runs", runs.next.as_deref());
     Ok(())
 }
 

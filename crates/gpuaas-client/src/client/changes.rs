@@ -1,9 +1,9 @@
-//! Changes of what is there, and the list of runs.
+//! Changes of what is there.
 
 use gpuaas_types::api::{List, NodeView, RoceResource, SiteResource};
 use gpuaas_types::change::{
     ControlPlan, ControlRequest, HardwareCorrection, RemovalPlan, RemovalRequest, RoceChange,
-    RoceRemoval, RunListItem,
+    RoceRemoval,
 };
 use gpuaas_types::plan::{OnboardPlan, TakeOverPlan, TakeOverRequest};
 use gpuaas_types::spec::OnboardRequest;
@@ -97,17 +97,5 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn remove_roce(&self, body: &RoceRemoval) -> Result<List<RoceResource>, Failure> {
         self.send(Method::POST, &["roce-assignments", "remove"], Some(body)).await
-    }
-
-    /// `GET /api/v1/runs`, with these parameters of the query.
-    ///
-    /// # Errors
-    /// See [`ApiClient::add_site`].
-    pub async fn runs(&self, query: &[(&str, String)]) -> Result<List<RunListItem>, Failure> {
-        let mut url = self.url(&["runs"])?;
-        for (name, value) in query {
-            url.query_pairs_mut().append_pair(name, value);
-        }
-        self.answer(self.http.get(url)).await
     }
 }

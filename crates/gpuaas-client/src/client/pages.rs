@@ -1,6 +1,8 @@
 //! Lists that the server gives in pages.
 
 use gpuaas_types::api::List;
+use gpuaas_types::audit::{AuditItem, TimelineLine};
+use gpuaas_types::change::RunListItem;
 use serde::de::DeserializeOwned;
 
 use super::ApiClient;
@@ -41,6 +43,47 @@ impl ApiClient {
             }
             after = page.next;
         }
+    }
+
+    /// `GET /api/v1/runs`, with these parameters of the query.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn runs(&self, query: &[(&str, String)]) -> Result<List<RunListItem>, Failure> {
+        self.page(&["runs"], query).await
+    }
+
+    /// `GET /api/v1/audit`, with these parameters of the query.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn audit(&self, query: &[(&str, String)]) -> Result<List<AuditItem>, Failure> {
+        self.page(&["audit"], query).await
+    }
+
+    /// `GET /api/v1/nodes/NODE/timeline`, with these parameters of the query.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn timeline(
+        &self,
+        node: &str,
+        query: &[(&str, String)],
+    ) -> Result<List<TimelineLine>, Failure> {
+        self.page(&["nodes", node, "timeline"], query).await
+    }
+
+    /// One page of a list.
+    async fn page<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<List<T>, Failure> {
+        let mut url = self.url(path)?;
+        for (name, value) in query {
+            url.query_pairs_mut().append_pair(name, value);
+        }
+        self.answer(self.http.get(url)).await
     }
 }
 

@@ -5,7 +5,9 @@ use gpuaas_types::codes::ProblemCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::database::{Conn, Val, args};
+use uuid::Uuid;
+
+use crate::database::{Conn, RowsStatement, Val, args};
 use crate::error::StoreError;
 
 /// An action of a person or a program, to be written down.
@@ -31,20 +33,36 @@ pub struct IdempotencyKey {
     pub request_hash: [u8; 32],
 }
 
+/// The node of an entry is its subject, or that of the run that is its subject. Its site is kept by
+/// name: an entry tells of sites that are gone.
+const APPEND: RowsStatement = RowsStatement {
+    head: "WITH v (at, actor, action, subject, detail, subject_id, site, batch) AS (",
+    tail: ") INSERT INTO audit_entry (at, actor, action, subject, detail, node_id, site) \
+           SELECT v.at, v.actor, v.action, v.subject, v.detail, node.id, \
+           COALESCE(v.site, site.name) FROM v LEFT JOIN run ON run.id = v.subject_id \
+           LEFT JOIN node ON node.id = COALESCE(run.node_id, v.subject_id) \
+           LEFT JOIN batch ON batch.name = v.batch \
+           LEFT JOIN site ON site.id = COALESCE(node.site_id, batch.site_id)",
+};
+
 pub(crate) async fn append(
     conn: &mut Conn,
     now: Timestamp,
     entry: &NewAuditEntry,
 ) -> Result<(), StoreError> {
+    let subject_of = |kind: &str| entry.action.starts_with(kind).then_some(entry.subject.as_str());
+    let in_detail = || entry.detail.get("site").and_then(serde_json::Value::as_str);
     let row = vec![
         now.into(),
         (&entry.actor).into(),
         (&entry.action).into(),
         (&entry.subject).into(),
         Val::json(&entry.detail)?,
+        Uuid::parse_str(&entry.subject).ok().into(),
+        subject_of("site.").or_else(in_detail).into(),
+        subject_of("batch.").into(),
     ];
-    conn.insert_rows("INSERT INTO audit_entry (at, actor, action, subject, detail)", vec![row])
-        .await
+    conn.write_rows(APPEND, vec![row]).await
 }
 
 /// The answer given to this request before.

@@ -201,5 +201,7 @@ fn history_pages_by_node_and_by_run() {
         let all = fixture.store.timeline_of_node(node_id, 0, 1000).await.unwrap();
         assert_eq!(all.len(), 151);
         assert_eq!(all[0].event, event(None, "accepted"));
+        let last = fixture.store.last_timeline_of_node(node_id, 2).await.unwrap();
+        assert_eq!(last, all[149..]);
     });
 }

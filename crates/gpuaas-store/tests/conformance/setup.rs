@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use gpuaas_store::{
-    ExposeSecret as _, IdempotencyKey, MasterKey, NewAuditEntry, SecretOwner, SecretString, Store,
-    StoreError,
+    AuditEntry, AuditFilter, ExposeSecret as _, IdempotencyKey, MasterKey, NewAuditEntry, Page,
+    SecretOwner, SecretString, Store, StoreError,
 };
 use gpuaas_types::api::{BundlePin, OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -292,5 +292,58 @@ fn the_audit_log_pages() {
         assert_eq!(subjects, ["s0", "s1", "s2", "s3", "s4"]);
         assert_eq!(page[1].at, at(1.0));
         assert_eq!(page[0].entry.detail["with"], "a \u{fffd} byte");
+    });
+}
+
+#[test]
+fn the_audit_log_is_filtered() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let (other, _) = fixture.node("j22u15").await;
+        let write = |seconds: f64, action: &str, subject: String, detail| {
+            let (actor, action) = ("admin".to_owned(), action.to_owned());
+            let entry = NewAuditEntry { actor, action, subject, detail };
+            fixture.store.append_audit_entry(at(seconds), entry)
+        };
+        let none = serde_json::json!({});
+        let ann = serde_json::json!({ "actor": "ann" });
+        write(1.0, "node.change", node_id.to_string(), ann).await.unwrap();
+        write(2.0, "run.resume", run_id.to_string(), none.clone()).await.unwrap();
+        write(3.0, "node.change", other.to_string(), none.clone()).await.unwrap();
+        write(4.0, "site.change", "north".to_owned(), none.clone()).await.unwrap();
+        write(5.0, "site.remove", "gone".to_owned(), none.clone()).await.unwrap();
+        write(6.0, "bundle.approve", "a@1".to_owned(), serde_json::json!({ "site": "gone" }))
+            .await
+            .unwrap();
+        write(7.0, "profile.create", "north".to_owned(), none).await.unwrap();
+        let list = |filter: AuditFilter, page| {
+            let listed = fixture.store.audit_page(filter, page);
+            async move { listed.await.unwrap() }
+        };
+        let seconds = |entries: &[AuditEntry]| -> Vec<f64> {
+            entries.iter().map(|entry| entry.at.seconds_since(at(0.0))).collect()
+        };
+        let all = AuditFilter::default();
+        let first = list(all.clone(), Page::first(3)).await;
+        assert_eq!(seconds(&first), [7.0, 6.0, 5.0]);
+        let rest = list(all.clone(), Page { after: Some(first[2].id), limit: 9 }).await;
+        assert_eq!(seconds(&rest)[..4], [4.0, 3.0, 2.0, 1.0]);
+        let of_node = AuditFilter { node_id: Some(node_id), ..all.clone() };
+        let mut found = list(of_node.clone(), Page::first(2)).await;
+        assert_eq!(seconds(&found), [2.0, 1.0]);
+        let resumed = found.remove(0);
+        assert_eq!(
+            (resumed.hostname.as_deref(), resumed.site.as_deref()),
+            (Some("j22u11"), Some("north"))
+        );
+        let since = AuditFilter { since: Some(at(2.0)), ..of_node };
+        assert_eq!(seconds(&list(since, Page::first(9)).await), [2.0]);
+        let of_site = |name: &str| AuditFilter { site: Some(name.to_owned()), ..all.clone() };
+        assert_eq!(seconds(&list(of_site("north"), Page::first(4)).await), [4.0, 3.0, 2.0, 1.0]);
+        assert_eq!(seconds(&list(of_site("gone"), Page::first(9)).await), [6.0, 5.0]);
+        let by = |name: &str| AuditFilter { actor: Some(name.to_owned()), ..all.clone() };
+        assert_eq!(seconds(&list(by("ann"), Page::first(9)).await), [1.0]);
+        assert!(list(by("bob"), Page::first(9)).await.is_empty());
     });
 }

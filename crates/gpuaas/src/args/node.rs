@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gpuaas_types::NodeState;
 
+use super::audit::NodeTimelineArgs;
 use super::node_task::NodeTaskArgs;
-use super::shared::{ActorArgs, ShowArgs};
+use super::shared::{ActorArgs, PlannedArgs, ShowArgs};
 use super::telemetry::ConvergeTelemetryArgs;
 use gpuaas_client::arguments::ApiArgs;
 
@@ -19,6 +20,8 @@ pub enum NodeCommand {
     List(NodeListArgs),
     /// Show one node with its history.
     Show(ShowArgs),
+    /// Show the history of a node, the oldest line first.
+    Timeline(NodeTimelineArgs),
     /// Correct what is known of a node's hardware; a parked run reads it when it is resumed.
     Set(Box<NodeSetArgs>),
     /// Take a node out of service: drain, release in MAAS, power off.
@@ -53,18 +56,9 @@ pub struct RevokeCertificateArgs {
     /// Hostname, node id, MAAS system id or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,
-    /// Why; kept in the history.
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
-    /// Only show the certificates that would be withdrawn.
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do not ask.
-    #[arg(long)]
-    pub yes: bool,
-    /// Who says so.
+    /// Why, and whether to ask.
     #[command(flatten)]
-    pub who: ActorArgs,
+    pub planned: PlannedArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{Args, Subcommand};
 
 use super::secret::SecretCommand;
-use super::shared::{ListArgs, RemoveArgs, ShowArgs};
+use super::shared::{ListArgs, PlannedChangeArgs, ShowArgs};
 use gpuaas_client::arguments::{ApiArgs, Format};
 
 /// `gpuaas profile`.
@@ -24,7 +24,7 @@ pub enum ProfileCommand {
     /// Change fields: makes a new revision, which runs begun later use.
     Set(ProfileSetArgs),
     /// Remove a profile that no node in service has; runs keep the revision that they pinned.
-    Remove(RemoveArgs),
+    Remove(PlannedChangeArgs),
     /// Values of bundles' secret inputs, for the nodes with a profile.
     #[command(subcommand)]
     Secret(SecretCommand),

@@ -17,15 +17,13 @@ pub struct ActorArgs {
     pub actor: String,
 }
 
-/// A command that removes something: it shows its plan first.
+/// What a command wants to know that shows its plan before it changes anything.
 #[derive(Debug, Clone, Args)]
-pub struct RemoveArgs {
-    /// Name of the site or the profile.
-    pub name: String,
+pub struct PlannedArgs {
     /// Why; kept in the audit.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Only show what would be deleted.
+    /// Only show what would follow.
     #[arg(long)]
     pub dry_run: bool,
     /// Do not ask.
@@ -34,6 +32,16 @@ pub struct RemoveArgs {
     /// Who says so.
     #[command(flatten)]
     pub who: ActorArgs,
+}
+
+/// A change of a site or a profile that shows its plan first.
+#[derive(Debug, Clone, Args)]
+pub struct PlannedChangeArgs {
+    /// Name of the site or the profile.
+    pub name: String,
+    /// Why, and whether to ask.
+    #[command(flatten)]
+    pub planned: PlannedArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -7,7 +7,7 @@ use gpuaas_types::{DriftAction, DriftKind};
 
 use super::profile::Assignment;
 use super::secret::SecretCommand;
-use super::shared::{ActorArgs, ListArgs, RemoveArgs, ShowArgs};
+use super::shared::{ListArgs, PlannedChangeArgs, ShowArgs};
 use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas site`.
@@ -22,9 +22,9 @@ pub enum SiteCommand {
     /// Change a region; what MAAS has a say in is asked of MAAS before anything is stored.
     Set(Box<SiteSetArgs>),
     /// Remove a region without nodes in service; MAAS is not asked.
-    Remove(RemoveArgs),
+    Remove(PlannedChangeArgs),
     /// Let this control plane change the machines of a region that another one has.
-    TakeControl(TakeControlArgs),
+    TakeControl(PlannedChangeArgs),
     /// Values of bundles' secret inputs, for the nodes of a region. What a profile sets wins.
     #[command(subcommand)]
     Secret(SecretCommand),
@@ -129,28 +129,6 @@ pub struct SiteSetArgs {
     /// Field to put back to its default, such as pxe_vlan or ca_pem; repeat for more.
     #[arg(long, value_name = "FIELD")]
     pub clear: Vec<String>,
-    /// Where to ask and how to print.
-    #[command(flatten)]
-    pub api: ApiArgs,
-}
-
-/// `gpuaas site take-control`.
-#[derive(Debug, Clone, Args)]
-pub struct TakeControlArgs {
-    /// Name of the site.
-    pub name: String,
-    /// Why; kept in the audit.
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
-    /// Only show who has the region and what would follow.
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do not ask.
-    #[arg(long)]
-    pub yes: bool,
-    /// Who says so.
-    #[command(flatten)]
-    pub who: ActorArgs,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -51,6 +51,8 @@ fn lines_that_parse() {
         "gpuaas bundle withdraw site-net@0.1.0 --site lab --reason broken",
         "gpuaas run list --site lab --status parked --open",
         "gpuaas run wait j22u11 --timeout 60",
+        "gpuaas audit list --site lab --node j22u11 --actor ann --since 2026-11-23 --after 9",
+        "gpuaas node timeline j22u11 --limit 5",
         "gpuaas node revoke-certificate j22u11 --reason lost --dry-run",
         "gpuaas run resume 0198 --reason fixed",
         "gpuaas run retry 0198 --reason fixed --latest-profile",
@@ -81,6 +83,7 @@ fn lines_that_are_refused() {
         ("gpuaas site set lab", ErrorKind::MissingRequiredArgument),
         ("gpuaas site remove lab", ErrorKind::MissingRequiredArgument),
         ("gpuaas run list --status asleep", ErrorKind::ValueValidation),
+        ("gpuaas audit list --since yesterday", ErrorKind::ValueValidation),
     ] {
         assert_eq!(parse(line).unwrap_err().kind(), kind, "{line}");
     }

@@ -1,0 +1,71 @@
+//! `/api/v1/audit`: who did what.
+
+use axum::Json;
+use axum::extract::State;
+use gpuaas_store::{AuditEntry, AuditFilter};
+use gpuaas_types::Timestamp;
+use gpuaas_types::api::List;
+use gpuaas_types::audit::AuditItem;
+use gpuaas_types::codes::ProblemCode;
+use serde::Deserialize;
+
+use crate::body::QueryParams;
+use crate::ctx::Ctx;
+use crate::node_view::find_node;
+use crate::pages::PageRequest;
+use crate::problem::{ApiResult, problem};
+
+/// Which entries to list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Filter {
+    /// About the site that has or had this name, its nodes or its batches.
+    site: Option<String>,
+    /// About the node that answers to this, or its runs.
+    node: Option<String>,
+    /// By this actor.
+    actor: Option<String>,
+    /// Of this moment or later.
+    since: Option<String>,
+    /// After this entry, in the order of the list.
+    after: Option<String>,
+    /// Most items.
+    limit: Option<u32>,
+}
+
+/// `GET /api/v1/audit?site=&node=&actor=&since=&after=&limit=`: the newest first.
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    QueryParams(asked): QueryParams<Filter>,
+) -> ApiResult<Json<List<AuditItem>>> {
+    let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
+    let since = asked.since.map(|text| {
+        Timestamp::from_rfc3339(&text).ok_or_else(|| {
+            problem(ProblemCode::InvalidQuery)
+                .with_detail(format!("since is no moment: {text:?}"))
+                .with_hint("write it as 2026-11-23T14:05:00Z")
+        })
+    });
+    let node_id = match &asked.node {
+        Some(text) => Some(find_node(&ctx, text).await?),
+        None => None,
+    };
+    let filter =
+        AuditFilter { node_id, site: asked.site, actor: asked.actor, since: since.transpose()? };
+    let entries = ctx.store.audit_page(filter, page.query()).await?;
+    Ok(Json(page.list(entries, |entry| entry.id.to_string(), list_item)))
+}
+
+fn list_item(stored: AuditEntry) -> AuditItem {
+    let AuditEntry { id, at, entry, hostname, site } = stored;
+    AuditItem {
+        id,
+        at,
+        actor: entry.actor,
+        action: entry.action,
+        subject: entry.subject,
+        hostname,
+        site,
+        detail: entry.detail,
+    }
+}
