@@ -134,8 +134,7 @@ pub(crate) async fn phase(
 /// copied a token may call back as well. A resume makes them good again at any time.
 async fn extend_tokens(ctx: &Ctx, run: &RunRecord) -> ApiResult<()> {
     if run.status == RunStatus::Parked {
-        let profile_id = ctx.store.node(run.node_id).await?.profile_id;
-        let profile = ctx.store.profile_revision(profile_id, run.profile_revision).await?;
+        let profile = ctx.store.profile_revision(run.profile_id, run.profile_revision).await?;
         let ttl = f64::from(profile.spec.enrollment_token_ttl_seconds);
         let now = ctx.now();
         let latest =

@@ -5,14 +5,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_store::{ListedNode, NewAuditEntry, NewRun, NewRunOfNode};
 use gpuaas_types::api::{
-    MaasView, PlannedStep, ProfileResource, RunPlan, RunRequest, Source, TimelineEvent,
+    MaasView, PlannedProfile, PlannedStep, ProfileInUse, ProfileResource, RunPlan, RunRequest,
+    Source, TimelineEvent,
 };
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{Disk, MachineView};
 use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
 use gpuaas_types::steps::KindRow;
-use gpuaas_types::{RunId, RunKind, Step};
+use gpuaas_types::{NodeId, RunId, RunKind, Step};
 use serde_json::json;
 
 use crate::body::{Body, Key};
@@ -36,15 +37,12 @@ pub(crate) async fn begin(
     let row = asked.kind.row();
     let listed = ctx.store.listed_node(id).await?;
     check_may_begin(&listed, row)?;
-    let profile = ctx.store.profile(listed.node.profile_id).await?;
+    let own = ctx.store.profile(listed.node.profile_id).await?;
+    let profile = chosen_profile(&ctx, row, asked.profile.as_deref(), &own).await?;
     let machine = ctx.store.observation(id).await?.and_then(|seen| seen.machine);
-    let handoff = profile.spec.release_mode == ReleaseMode::Handoff;
-    if handoff && row.steps.contains(&Step::Deploy) {
-        let detail = format!("profile {} has release_mode=handoff", profile.status.name);
-        return Err(problem(ProblemCode::MachineHandedOff).with_detail(detail).into());
-    }
     check_between_tenants(&listed, asked.kind, &profile)?;
     let mut plan = plan(&ctx, &listed, row, &profile.spec, machine.as_ref());
+    plan.profile = planned_profile(&ctx, id, row, &profile).await?;
     if asked.dry_run {
         return Ok((StatusCode::OK, Json(plan)));
     }
@@ -54,7 +52,11 @@ pub(crate) async fn begin(
     }
     let now = ctx.now();
     let run_id = RunId::new(&*ctx.ids, now);
-    let text = format!("{actor} asked for {}: {reason}", asked.kind);
+    let with = match &plan.profile {
+        Some(planned) => format!(" with profile {}", planned.then),
+        None => String::new(),
+    };
+    let text = format!("{actor} asked for {}{with}: {reason}", asked.kind);
     let line = TimelineEvent {
         at: now,
         run_id: Some(run_id),
@@ -69,6 +71,7 @@ pub(crate) async fn begin(
         subject: id.to_string(),
         detail: json!({
             "hostname": plan.hostname, "run": run_id, "reason": reason, "destroys": plan.destroys,
+            "profile": plan.profile,
         }),
     };
     let run = NewRun {
@@ -81,6 +84,7 @@ pub(crate) async fn begin(
     let start = NewRunOfNode {
         node_id: id,
         run,
+        profile_id: Some(profile.id),
         from: row.begins_in,
         history: vec![line],
         audit: Some(audit),
@@ -116,6 +120,47 @@ fn check_may_begin(listed: &ListedNode, row: &KindRow) -> ApiResult<()> {
             .into());
     }
     Ok(())
+}
+
+/// The profile that the run pins: the node's own, or the one that a reimage is to deploy with.
+async fn chosen_profile(
+    ctx: &Ctx,
+    row: &KindRow,
+    asked: Option<&str>,
+    own: &ProfileResource,
+) -> ApiResult<ProfileResource> {
+    let deploys = row.steps.contains(&Step::Deploy);
+    let chosen = match asked {
+        Some(_) if !deploys => {
+            return Err(invalid("profile", "only a reimage deploys a node with another profile")
+                .with_hint("leave it out, or ask for a reimage")
+                .into());
+        }
+        Some(name) => ctx.store.profile_by_name(name).await?,
+        None => own.clone(),
+    };
+    let hands_over = |one: &&ProfileResource| one.spec.release_mode == ReleaseMode::Handoff;
+    if deploys && let Some(one) = [own, &chosen].into_iter().find(hands_over) {
+        let detail = format!("profile {} has release_mode=handoff", one.status.name);
+        return Err(problem(ProblemCode::MachineHandedOff).with_detail(detail).into());
+    }
+    Ok(chosen)
+}
+
+/// With what the node is deployed now and then; none: the run does not deploy.
+async fn planned_profile(
+    ctx: &Ctx,
+    id: NodeId,
+    row: &KindRow,
+    profile: &ProfileResource,
+) -> ApiResult<Option<PlannedProfile>> {
+    if !row.steps.contains(&Step::Deploy) {
+        return Ok(None);
+    }
+    let deployed = ctx.store.deployed_profile(id).await?;
+    let deployed = deployed.map(|(name, revision)| ProfileInUse { name, revision });
+    let then = ProfileInUse { name: profile.status.name.clone(), revision: profile.revision };
+    Ok(Some(PlannedProfile { deployed, then }))
 }
 
 /// A cleaning puts the host back into service, for whoever is next: only the one that the profile
@@ -165,6 +210,7 @@ fn plan(
         ends: row.ends_in,
         destroys: losses(row.kind, &seen.maas, profile, machine),
         maas: seen.maas,
+        profile: None,
         steps: row.steps.iter().filter(|step| !way_back.contains(step)).map(planned).collect(),
         run_id: None,
     }

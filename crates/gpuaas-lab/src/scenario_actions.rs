@@ -129,6 +129,7 @@ impl ActionContext<'_> {
             reason: self.reason.clone(),
             actor: ACTOR.to_owned(),
             dry_run: false,
+            profile: None,
         };
         let nodes = self.nodes(on).await?;
         let others = nodes.iter().filter(|node| node.run.as_ref().is_none_or(|r| r.kind != kind));

@@ -7,8 +7,6 @@ pub const INSTALLED_BUNDLES: &str = "/usr/local/share/gpuaas/site-bootstrap";
 pub const BUNDLE_STATE: &str = "/var/lib/gpuaas/site-bootstrap";
 /// What cloud-init wrote at first boot from the user-data.
 pub(crate) const BOOTSTRAP_FILE: &str = "/etc/gpuaas/bootstrap.json";
-/// A curated image records here what was installed into it.
-pub(crate) const IMAGE_BUILD_RECORD: &str = "/etc/gpuaas/maas-host-image-build.json";
 /// Each phase that needs a reboot says why in a file of its own here, `BUNDLE.PHASE`. It is gone after
 /// a boot.
 pub(crate) const REBOOT_REASONS: &str = "/run/gpuaas/reboot-needed.d";

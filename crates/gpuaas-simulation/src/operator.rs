@@ -161,8 +161,14 @@ impl Simulation {
             cause: format!("{ACTOR} asked for {kind}"),
         };
         let run_id = run.id;
-        let start =
-            NewRunOfNode { node_id, run, from: row.begins_in, history: Vec::new(), audit: None };
+        let start = NewRunOfNode {
+            node_id,
+            run,
+            profile_id: None,
+            from: row.begins_in,
+            history: Vec::new(),
+            audit: None,
+        };
         match self.store.start_run_from(now, start).await {
             Ok(()) => {
                 self.touch(run_id);

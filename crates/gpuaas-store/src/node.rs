@@ -48,6 +48,9 @@ pub struct NewRunOfNode {
     pub node_id: NodeId,
     /// Run to make.
     pub run: NewRun,
+    /// Profile that is the node's from then on, and whose revision the run pins; none: it keeps its
+    /// own.
+    pub profile_id: Option<ProfileId>,
     /// States of the node in which it may begin.
     pub from: &'static [NodeState],
     /// Lines for the timeline of the node.
@@ -281,22 +284,24 @@ async fn start_run(
     now: Timestamp,
     request: &NewRunOfNode,
 ) -> Result<(), StoreError> {
-    let NewRunOfNode { node_id, run, from, history, audit } = request;
+    let NewRunOfNode { node_id, run, profile_id, from, history, audit } = request;
     let row = conn
         .first("SELECT site_id, profile_id, state FROM node WHERE id = $1", args![node_id.0])
         .await?
         .ok_or_else(|| StoreError::not_found("node", *node_id))?;
     let mut cols = row.cols();
-    let site_and_profile = (cols.id(SiteId)?, cols.id(ProfileId)?);
+    let (site_id, own_profile_id) = (cols.id(SiteId)?, cols.id(ProfileId)?);
+    let profile_id = profile_id.unwrap_or(own_profile_id);
     let state: NodeState = cols.enum_str()?;
-    insert_run(conn, now, *node_id, site_and_profile, run).await?;
+    insert_run(conn, now, *node_id, (site_id, profile_id), run).await?;
     if !from.contains(&state) {
         let detail = format!("the node is {state}, and a {} needs another state", run.kind);
         return Err(StoreError::conflict(ProblemCode::NodeStateForbids, detail));
     }
     conn.execute(
-        "UPDATE node SET run_id = $2, revision = revision + 1, updated_at = $3 WHERE id = $1",
-        args![node_id.0, run.id.0, now],
+        "UPDATE node SET run_id = $2, profile_id = $4, revision = revision + 1, updated_at = $3 \
+         WHERE id = $1",
+        args![node_id.0, run.id.0, now, profile_id.0],
     )
     .await?;
     timeline::append(conn, history.iter().map(|event| (*node_id, event))).await?;
@@ -378,11 +383,12 @@ impl Store {
         run: NewRun,
         history: Vec<TimelineEvent>,
     ) -> Result<(), StoreError> {
-        let request = NewRunOfNode { node_id, run, from: NodeState::ALL, history, audit: None };
+        let (profile_id, from) = (None, NodeState::ALL);
+        let request = NewRunOfNode { node_id, run, profile_id, from, history, audit: None };
         self.start_run_from(now, request).await
     }
 
-    /// The same, where the node must be in one of some states.
+    /// The same, where the node must be in one of some states, and may get another profile.
     ///
     /// # Errors
     /// Those of [`Store::start_run`]; `node_state_forbids` when it is in another state.

@@ -115,6 +115,26 @@ impl Store {
         rows.iter().map(|row| read_run(&mut row.cols())).collect()
     }
 
+    /// Name and revision of the profile of the latest run that deployed a node and made it active;
+    /// none: there was none.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn deployed_profile(
+        &self,
+        node_id: NodeId,
+    ) -> Result<Option<(String, i64)>, StoreError> {
+        const SQL: &str = "SELECT profile.name, run.profile_revision FROM run \
+             JOIN profile ON profile.id = run.profile_id WHERE run.node_id = $1 \
+             AND run.status = 'succeeded' AND run.kind IN ('onboard', 'reimage') \
+             ORDER BY run.created_at DESC, run.id DESC LIMIT 1";
+        let Some(row) = self.reader().await?.first(SQL, args![node_id.0]).await? else {
+            return Ok(None);
+        };
+        let mut cols = row.cols();
+        Ok(Some((cols.next()?, cols.next()?)))
+    }
+
     /// The open runs of a site that wait for one of these.
     ///
     /// # Errors

@@ -3,11 +3,15 @@
 //! Every stored resource reads alike: `id, spec, status, revision, created_at, updated_at`.
 
 mod certificate;
+mod maas_view;
 mod node_problem;
+mod run_plan;
 mod task_key;
 
 pub use certificate::{CertificateState, CertificateView, NodeCertificates, RevokeCertificate};
+pub use maas_view::MaasView;
 pub use node_problem::{Connectivity, ConnectivityState, NodeProblem};
+pub use run_plan::{PlannedProfile, PlannedStep, ProfileInUse, RunPlan, RunRequest};
 pub use task_key::{ActivateTaskKey, RetireTaskKey};
 
 use serde::{Deserialize, Serialize};
@@ -260,17 +264,6 @@ pub struct GateView {
     /// The checks that do not pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failing: Vec<GateCheck>,
-}
-
-/// What MAAS says of a node's machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MaasView {
-    /// MAAS' identifier; none before discovery.
-    pub system_id: Option<String>,
-    /// MAAS' label of the status.
-    pub status_name: Option<String>,
-    /// Age of that knowledge, in seconds.
-    pub observed_seconds_ago: Option<f64>,
 }
 
 /// How late an open run is.
@@ -539,53 +532,4 @@ pub struct OnboardAccepted {
     pub node_id: NodeId,
     /// The run that brings it to active.
     pub run_id: RunId,
-}
-
-/// Body of `POST /api/v1/nodes/NODE/runs`: what is to be done with a node that exists.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunRequest {
-    /// What the run is for; anything but `onboard`.
-    pub kind: RunKind,
-    /// Why; kept in the history.
-    pub reason: String,
-    /// Who says so; kept in the history.
-    pub actor: String,
-    /// Only say what would be done.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// One step of a plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedStep {
-    /// The step.
-    pub step: Step,
-    /// Mutations of MAAS that it may make.
-    pub maas_calls: Vec<EffectKind>,
-}
-
-/// Answer to a [`RunRequest`]: what the run does, and its identifier unless it was a dry run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunPlan {
-    /// The node.
-    pub node_id: NodeId,
-    /// Its hostname.
-    pub hostname: String,
-    /// Its site.
-    pub site: String,
-    /// What the run is for.
-    pub kind: RunKind,
-    /// State of the node now.
-    pub state: NodeState,
-    /// State of the node when the run has succeeded.
-    pub ends: NodeState,
-    /// What MAAS says of the machine, and how old that is.
-    pub maas: MaasView,
-    /// What will be lost, a sentence each; empty: nothing.
-    pub destroys: Vec<String>,
-    /// The steps, in order; those that only lead back are left out.
-    pub steps: Vec<PlannedStep>,
-    /// The run; none: a dry run, nothing was changed.
-    pub run_id: Option<RunId>,
 }

@@ -231,15 +231,20 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
             output::print(terminal, api.format, &nodes, output::nodes)
         }
         NodeCommand::Decommission(args) => {
-            offboarding::run(RunKind::Decommission, &args, terminal).await
+            offboarding::run(RunKind::Decommission, &args, None, terminal).await
         }
-        NodeCommand::Reimage(args) => offboarding::run(RunKind::Reimage, &args, terminal).await,
-        NodeCommand::SoftReset(args) => offboarding::run(RunKind::SoftReset, &args, terminal).await,
+        NodeCommand::Reimage(args) => {
+            offboarding::run(RunKind::Reimage, &args.common, args.profile.as_deref(), terminal)
+                .await
+        }
+        NodeCommand::SoftReset(args) => {
+            offboarding::run(RunKind::SoftReset, &args, None, terminal).await
+        }
         NodeCommand::StorageCleanup(args) => {
-            offboarding::run(RunKind::StorageCleanup, &args, terminal).await
+            offboarding::run(RunKind::StorageCleanup, &args, None, terminal).await
         }
-        NodeCommand::Detach(args) => offboarding::run(RunKind::Detach, &args, terminal).await,
-        NodeCommand::Remove(args) => offboarding::run(RunKind::Remove, &args, terminal).await,
+        NodeCommand::Detach(args) => offboarding::run(RunKind::Detach, &args, None, terminal).await,
+        NodeCommand::Remove(args) => offboarding::run(RunKind::Remove, &args, None, terminal).await,
         NodeCommand::Task(args) => node_task::issue(&args, terminal).await,
         NodeCommand::Tasks(args) => node_task::list(&args, terminal).await,
         NodeCommand::RevokeCertificate(args) => certificates::revoke(&args, terminal).await,

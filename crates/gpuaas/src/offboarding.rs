@@ -8,7 +8,7 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::RunKind;
-use gpuaas_types::api::{List, RunPlan, RunRequest};
+use gpuaas_types::api::{List, PlannedProfile, RunPlan, RunRequest};
 
 use crate::args::OffboardArgs;
 use crate::confirm::confirm;
@@ -22,6 +22,7 @@ use crate::plan_lines::{write_losses, write_steps};
 pub async fn run(
     kind: RunKind,
     args: &OffboardArgs,
+    profile: Option<&str>,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
@@ -30,6 +31,7 @@ pub async fn run(
         reason: args.reason.clone(),
         actor: args.who.actor.clone(),
         dry_run: true,
+        profile: profile.map(str::to_owned),
     };
     let planned = client.begin(&args.node, &asked).await?;
     if args.dry_run {
@@ -73,6 +75,10 @@ pub fn draw(plan: &RunPlan, _: Style) -> String {
             writeln!(text, "machine   {machine}").ok();
         }
     }
+    if let Some(PlannedProfile { deployed, then }) = &plan.profile {
+        let now = deployed.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+        writeln!(text, "profile   {now}, then {then}").ok();
+    }
     write_losses(&mut text, &plan.destroys);
     write_steps(&mut text, &plan.steps);
     text
@@ -83,7 +89,7 @@ mod tests {
     use super::*;
     use gpuaas_testkit::views;
     use gpuaas_types::NodeState;
-    use gpuaas_types::api::PlannedStep;
+    use gpuaas_types::api::{PlannedStep, ProfileInUse};
 
     #[test]
     fn a_plan_names_what_it_destroys() {
@@ -92,11 +98,15 @@ mod tests {
             node_id: node.id,
             hostname: node.hostname,
             site: node.site,
-            kind: RunKind::Decommission,
+            kind: RunKind::Reimage,
             state: NodeState::Active,
-            ends: NodeState::Retired,
+            ends: NodeState::Active,
             maas: node.maas,
             destroys: vec!["the system".to_owned(), "disk sda".to_owned()],
+            profile: Some(PlannedProfile {
+                deployed: Some(ProfileInUse { name: "h200-ib".to_owned(), revision: 3 }),
+                then: ProfileInUse { name: "h200-slices".to_owned(), revision: 1 },
+            }),
             steps: vec![
                 PlannedStep { step: gpuaas_types::Step::Drain, maas_calls: Vec::new() },
                 PlannedStep {

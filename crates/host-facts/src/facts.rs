@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::NvidiaGpu;
+use crate::image::ImageBuild;
 use crate::infiniband::InfinibandPort;
+use crate::login::Login;
 use crate::network::{LinkAddress, Listener, NetworkLink, Route};
 use crate::parse;
 use crate::pci::PciFunction;
@@ -59,6 +61,12 @@ pub struct HostFacts {
     pub listeners: Vec<Listener>,
     /// Installed packages that make a GPU host what it is, by name.
     pub packages: Vec<Package>,
+    /// The record of the image that the host was deployed from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_build: Option<ImageBuild>,
+    /// Accounts of people and of root.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub logins: Vec<Login>,
     /// GPUs that NVIDIA's driver has, by PCI address; the caller fills it ([`crate::gpu`]).
     pub nvidia_gpus: Vec<NvidiaGpu>,
     /// Units of systemd, by name; the caller fills it ([`crate::software`]).
@@ -93,6 +101,8 @@ impl HostRoot {
             routes,
             listeners: self.listeners(),
             packages: self.packages(),
+            image_build: self.image_build(),
+            logins: self.logins(),
             nvidia_gpus: Vec::new(),
             units: Vec::new(),
         }

@@ -21,8 +21,10 @@
 
 mod facts;
 pub mod gpu;
+mod image;
 pub mod infiniband;
 mod isolation;
+mod login;
 pub mod network;
 mod parse;
 pub mod pci;
@@ -33,8 +35,10 @@ pub mod system;
 
 pub use facts::HostFacts;
 pub use gpu::NvidiaGpu;
+pub use image::{BUILD_RECORD, ImageBuild};
 pub use infiniband::InfinibandPort;
 pub use isolation::Acs;
+pub use login::Login;
 pub use network::{LinkAddress, Listener, NetworkLink, Route};
 pub use pci::PciFunction;
 pub use root::HostRoot;

@@ -128,6 +128,48 @@ async fn a_profile_deploys_at_the_sites_that_it_names() {
 }
 
 #[tokio::test]
+async fn a_reimage_may_give_the_node_another_profile() {
+    let rig = Rig::with_site().await;
+    let id = active(&rig).await;
+    rig.patch("/api/v1/profiles/h200", json!({ "image_size_megabytes": 7 })).await.ok();
+    let other = json!({ "name": "slices", "spec": { "release_erase": false } });
+    rig.post("/api/v1/profiles", other).await.ok();
+    let call = |body| rig.post("/api/v1/nodes/j22u11/runs", body);
+    let with = |kind, dry_run, profile: &str| {
+        let mut body = asked(kind, dry_run);
+        body["profile"] = json!(profile);
+        call(body)
+    };
+    assert_eq!(with("reimage", true, "nowhere").await.code(), "profile_not_found");
+    let refused = with("decommission", true, "slices").await;
+    assert_eq!(refused.json()["errors"][0]["field"], "profile");
+
+    let deployed = json!({ "name": "h200", "revision": 1 });
+    let own = call(asked("reimage", true)).await.ok();
+    let then = json!({ "name": "h200", "revision": 2 });
+    assert_eq!(own["profile"], json!({ "deployed": deployed, "then": then }));
+    let plan = with("reimage", true, "slices").await.ok();
+    let then = json!({ "name": "slices", "revision": 1 });
+    assert_eq!(plan["profile"], json!({ "deployed": deployed, "then": then }));
+    assert!(plan["destroys"].to_string().contains("(release_erase=false)"), "{plan}");
+    assert_eq!(call(asked("decommission", true)).await.ok()["profile"], json!(null));
+
+    rig.patch("/api/v1/profiles/slices", json!({ "release_mode": "handoff" })).await.ok();
+    assert_eq!(with("reimage", false, "slices").await.code(), "machine_handed_off");
+    rig.patch("/api/v1/profiles/slices", json!({ "release_mode": "managed" })).await.ok();
+    let before = rig.store.node(id).await.unwrap().profile_id;
+    let begun = with("reimage", false, "slices").await;
+    assert_eq!(begun.status, 202, "{begun:?}");
+    let profile = rig.store.profile_by_name("slices").await.unwrap();
+    let node = rig.store.node(id).await.unwrap();
+    assert!(node.profile_id == profile.id && before != profile.id);
+    let run = rig.store.run(node.run_id.unwrap()).await.unwrap();
+    assert_eq!((run.profile_id, run.profile_revision), (profile.id, 3));
+    let lines = rig.store.timeline_of_node(id, 0, 100).await.unwrap();
+    assert!(lines.iter().any(|row| row.event.text.contains("with profile slices revision 3")));
+}
+
+#[tokio::test]
 async fn orders_to_a_run_are_kept_with_actor_and_reason() {
     let rig = Rig::with_site().await;
     let run = rig.onboard("j22u11").await.run_id;

@@ -12,6 +12,7 @@ use gpuaas_types::{EffectKind, RunStatus, Timestamp};
 
 use super::decisions::{advised, next, park, park_with_checks, read, wait};
 use super::deploy::deploy_after_resume;
+use super::host_image::{IMAGE_BUILD, host_image_checks};
 use crate::failure;
 use crate::gates;
 use crate::record::{Report, ReportKind};
@@ -221,6 +222,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
             checks.push(s.check(&name, false, "the agent says nothing of it"));
         }
     }
+    checks.extend(host_image_checks(s, &result.facts));
     let checks = s.apply_check_skips(checks);
     if !result.succeeded {
         return park_with_checks(
@@ -235,8 +237,10 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
             format!("the agent says that {} is not as it should be: {}", bad.name, bad.evidence);
         return park_with_checks(s, ParkCode::PrerequisiteMissing, text, checks);
     }
-    let note =
-        Note::new(TimelineCode::DiagnosticsReported, format!("{} findings", result.findings.len()));
+    let image = checks.iter().find(|check| check.name == IMAGE_BUILD);
+    let image = image.map_or_else(String::new, |check| format!("; {}", check.evidence));
+    let text = format!("{} findings{image}", result.findings.len());
+    let note = Note::new(TimelineCode::DiagnosticsReported, text);
     Decision::Next { at: *at, notes: vec![note], checks }
 }
 

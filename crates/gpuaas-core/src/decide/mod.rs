@@ -25,6 +25,7 @@ mod discover_tests;
 mod drive;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub mod host_image;
 pub mod host_reboot;
 #[cfg(test)]
 mod host_reboot_tests;

@@ -367,8 +367,14 @@ impl Harness {
             cause: "asked for".to_owned(),
         };
         let id = run.id;
-        let asked =
-            NewRunOfNode { node_id, run, from: row.begins_in, history: Vec::new(), audit: None };
+        let asked = NewRunOfNode {
+            node_id,
+            run,
+            profile_id: None,
+            from: row.begins_in,
+            history: Vec::new(),
+            audit: None,
+        };
         self.store.start_run_from(self.clock.now(), asked).await.unwrap();
         id
     }

@@ -326,7 +326,7 @@ impl<'a> Launcher<'a> {
             return Some(format!("{} is 0", phase.only_when.as_deref().unwrap_or_default()));
         }
         let baked = phase.installs_packages
-            && self.root.exists(paths::IMAGE_BUILD_RECORD)
+            && self.root.image_build().is_some_and(|record| !record.malformed)
             && manifest
                 .packages
                 .required

@@ -204,6 +204,7 @@ fn a_step_on_rows_that_have_changed_is_dropped_whole() {
         let other = NewRunOfNode {
             node_id: step.node_id,
             run,
+            profile_id: None,
             from: &[NodeState::Registered],
             history: Vec::new(),
             audit: None,

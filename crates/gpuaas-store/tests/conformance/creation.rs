@@ -96,7 +96,14 @@ fn one_of_many_makes_a_node_or_a_run_of_it() {
             let history = Vec::new();
             store.start_run_from(
                 at(2.0),
-                NewRunOfNode { node_id, run: new_run(), from, history, audit: None },
+                NewRunOfNode {
+                    node_id,
+                    run: new_run(),
+                    profile_id: None,
+                    from,
+                    history,
+                    audit: None,
+                },
             )
         });
         assert!(one_wins(&join_all(runs).await, "node_has_open_run"));

@@ -2,12 +2,15 @@
 
 use futures::future::join_all;
 use gpuaas_store::{
-    IdempotencyKey, NewAuditEntry, NodeChange, NodeFilter, Page, RunWrite, SecretString,
+    IdempotencyKey, NewAuditEntry, NewRun, NewRunOfNode, NodeChange, NodeFilter, Page, RunWrite,
+    SecretString,
 };
-use gpuaas_types::spec::RoceAssignmentSpec;
-use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunStatus, SiteId};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
+use gpuaas_types::{NodeId, NodeState, ProfileId, RoceAssignmentId, RunKind, RunStatus, SiteId};
 
-use crate::fixture::{Fixture, NOON, at, code, event, id, mac_of, on_each_database, site_spec};
+use crate::fixture::{
+    Fixture, NOON, at, code, event, id, mac_of, new_run, on_each_database, site_spec,
+};
 
 #[test]
 fn a_name_and_a_bmc_belong_to_one_node() {
@@ -203,5 +206,50 @@ fn history_pages_by_node_and_by_run() {
         assert_eq!(all[0].event, event(None, "accepted"));
         let last = fixture.store.last_timeline_of_node(node_id, 2).await.unwrap();
         assert_eq!(last, all[149..]);
+    });
+}
+
+#[test]
+fn a_run_may_give_its_node_another_profile() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, _) = fixture.node("j22u11").await;
+        assert_eq!(store.deployed_profile(node_id).await.unwrap(), None, "it is not deployed yet");
+        let end = async |seconds: f64, status| {
+            let mut write = RunWrite::new(fixture.claim_one(at(seconds)).await.run).releasing();
+            (write.run.status, write.run.ended_at) = (status, Some(at(seconds)));
+            store.commit(at(seconds), write).await.unwrap();
+        };
+        end(1.0, RunStatus::Succeeded).await;
+        let own = Some(("h200".to_owned(), 1));
+        assert_eq!(store.deployed_profile(node_id).await.unwrap(), own);
+
+        let other = ProfileId(id());
+        store.create_profile(NOON, other, "slices", &ProfileSpec::default(), &[]).await.unwrap();
+        let begin = |seconds: f64, kind, profile_id| {
+            let run = NewRun { kind, ..new_run() };
+            let (from, history) = (NodeState::ALL, Vec::new());
+            let asked = NewRunOfNode { node_id, run, profile_id, from, history, audit: None };
+            store.start_run_from(at(seconds), asked)
+        };
+        begin(2.0, RunKind::SoftReset, None).await.unwrap();
+        assert_eq!(store.node(node_id).await.unwrap().profile_id, fixture.profile_id);
+        end(3.0, RunStatus::Succeeded).await;
+        begin(4.0, RunKind::Reimage, Some(other)).await.unwrap();
+        let run_id = store.node(node_id).await.unwrap().run_id.unwrap();
+        assert_eq!(store.node(node_id).await.unwrap().profile_id, other);
+        assert_eq!(store.run(run_id).await.unwrap().profile_id, other);
+        assert_eq!(store.listed_node(node_id).await.unwrap().profile, "slices");
+        assert_eq!(store.deployed_profile(node_id).await.unwrap(), own, "the run is not over");
+        end(5.0, RunStatus::Cancelled).await;
+        assert_eq!(store.deployed_profile(node_id).await.unwrap(), own, "it did not deploy");
+        begin(6.0, RunKind::Reimage, Some(other)).await.unwrap();
+        let refused = begin(6.0, RunKind::Reimage, Some(fixture.profile_id)).await;
+        assert_eq!(code(refused), "node_has_open_run");
+        assert_eq!(store.node(node_id).await.unwrap().profile_id, other);
+        end(7.0, RunStatus::Succeeded).await;
+        let then = Some(("slices".to_owned(), 1));
+        assert_eq!(store.deployed_profile(node_id).await.unwrap(), then);
     });
 }

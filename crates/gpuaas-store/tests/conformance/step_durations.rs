@@ -108,7 +108,8 @@ fn finished_visits_of_the_latest_runs_that_are_alike() {
         let node_id = fixture.store.find_nodes("a").await.unwrap().remove(0).id;
         let run = NewRun { kind: RunKind::Reimage, profile_revision: 2, ..new_run() };
         let from = &gpuaas_types::NodeState::ALL;
-        let asked = NewRunOfNode { node_id, run, from, history: Vec::new(), audit: None };
+        let asked =
+            NewRunOfNode { node_id, run, profile_id: None, from, history: Vec::new(), audit: None };
         fixture.store.start_run_from(at(2000.0), asked).await.unwrap();
         let reimages = RunClass { kind: RunKind::Reimage, ..class };
         assert_eq!(fixture.store.step_times(reimages, "ubuntu/jammy", 9).await.unwrap(), nothing);

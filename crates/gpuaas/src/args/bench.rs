@@ -28,8 +28,8 @@ pub enum BenchCommand {
     People(BenchPeopleArgs),
     /// Break a ready slice host in every way that its gates have to see.
     Gate(BenchGateArgs),
-    /// Write hosts full of a tenant's data, have the agent clean them, and hold what it says against
-    /// what is left.
+    /// Write hosts full of a tenant's data, have them cleaned and reimaged, and hold what is said of
+    /// that against what is left.
     Handover(BenchHandoverArgs),
     /// Start the node agent, and measure what it costs a host that has nothing to do.
     Agent(BenchAgentArgs),

@@ -27,7 +27,7 @@ pub enum NodeCommand {
     /// Take a node out of service: drain, release in MAAS, power off.
     Decommission(OffboardArgs),
     /// Release, deploy and enroll a node again, through the same gates.
-    Reimage(OffboardArgs),
+    Reimage(ReimageArgs),
     /// Have the agent stop the tenant's processes and empty its folders; MAAS is not asked.
     SoftReset(OffboardArgs),
     /// Have the agent empty the scratch storage; MAAS is not asked.
@@ -129,6 +129,18 @@ pub struct OffboardArgs {
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
+}
+
+/// `gpuaas node reimage`.
+#[derive(Debug, Clone, Args)]
+pub struct ReimageArgs {
+    /// Profile to deploy the node with, which is its own from then on; without it the node's own, at
+    /// its newest revision.
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// What every change of a node has.
+    #[command(flatten)]
+    pub common: OffboardArgs,
 }
 
 /// `gpuaas node onboard`.

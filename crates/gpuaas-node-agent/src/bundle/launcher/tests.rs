@@ -318,7 +318,12 @@ async fn a_phase_that_fails_or_hangs_leaves_no_marker() {
 async fn packages_of_a_curated_image_are_not_installed_again() {
     let fixture = Fixture::new();
     let outcome = |report: &BundleReport| report.phases[0].outcome;
+    fixture.write("etc/gpuaas/maas-host-image-build.json", "torn");
+    fixture.write("var/lib/dpkg/status", "Package: bash\nStatus: install ok installed\n");
+    let torn = fixture.run("base", &fixture.context()).await;
+    assert_eq!(outcome(&torn), PhaseOutcome::Ran, "a record that cannot be read is none");
     fixture.write("etc/gpuaas/maas-host-image-build.json", "{}");
+    fixture.write("var/lib/dpkg/status", "");
     let without = fixture.run("base", &fixture.context()).await;
     assert_eq!(outcome(&without), PhaseOutcome::Ran, "the record alone is not enough");
     fixture.write("var/lib/dpkg/status", "Package: bash\nStatus: install ok installed\n");
