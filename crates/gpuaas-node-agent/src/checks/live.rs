@@ -14,13 +14,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use super::netdata;
 use super::nftables::Ruleset;
+use super::query::{QUERY_SECONDS, query};
 use super::verdict::{Verdict, at_least};
 use crate::command::CommandRunner;
 use crate::host::Host;
 
-/// Longest time of a query, in seconds.
-const QUERY_SECONDS: u64 = 5;
 /// Longest time of a query to `nvidia-smi`, in seconds: it wakes every GPU first.
 const NVIDIA_SECONDS: u64 = 60;
 /// Bytes of an HTTP response that are read.
@@ -60,6 +60,9 @@ pub(super) async fn evaluate(
         (HostCheck::HttpAnswers { port, path }, Ok(runner)) => {
             http_answers(runner, *port, path).await
         }
+        (HostCheck::NetdataCollects { port, groups }, Ok(runner)) => {
+            netdata::collects(runner, *port, groups).await
+        }
         (HostCheck::OvsBridge { bridge }, Ok(runner)) => ovs_bridge(runner, bridge).await,
         (HostCheck::OvsPortsIsolated { bridge }, Ok(runner)) => {
             ports_isolated(runner, bridge).await
@@ -79,17 +82,6 @@ pub(super) async fn evaluate(
         _ => (false, "not looked at".to_owned()),
     };
     Finding { name, passed: Some(passed), seen: seen.chars().take(500).collect() }
-}
-
-/// Standard output of a query, or the text of its error.
-async fn query(
-    runner: CommandRunner<'_>,
-    program: &str,
-    arguments: &[&str],
-    seconds: u64,
-) -> Result<String, String> {
-    let output = runner.query(program, arguments, seconds).await;
-    output.map(|output| output.stdout).map_err(|error| error.to_string())
 }
 
 /// Whether a bridge is in the database of Open vSwitch and its datapath answers OpenFlow.

@@ -9,10 +9,12 @@
 //! of the host are queried (`live`): systemd, Open vSwitch, nftables, a port.
 
 mod live;
+mod netdata;
 mod network;
 mod nftables;
 mod offline;
 mod pci;
+mod query;
 mod verdict;
 
 use gpuaas_types::agent::{Finding, HostCheck};

@@ -85,6 +85,7 @@ pub(super) fn evaluate(
         HostCheck::Listens { address, port } => network::listens(facts, address, *port),
         HostCheck::UnitActive { .. }
         | HostCheck::HttpAnswers { .. }
+        | HostCheck::NetdataCollects { .. }
         | HostCheck::OvsBridge { .. }
         | HostCheck::Masquerades { .. }
         | HostCheck::DropsInput { .. }

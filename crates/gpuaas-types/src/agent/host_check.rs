@@ -132,6 +132,13 @@ pub enum HostCheck {
         /// The path.
         path: String,
     },
+    /// Netdata on this host has metrics of each of these groups.
+    NetdataCollects {
+        /// The port on 127.0.0.1.
+        port: u16,
+        /// The groups, separated by spaces: what its contexts begin with, such as `nvidia_smi`.
+        groups: String,
+    },
     /// Open vSwitch has a bridge, and its datapath answers.
     OvsBridge {
         /// Its name.
@@ -242,6 +249,7 @@ impl HostCheck {
             }
             Self::Listens { address, port } => format!("listener {address}:{port}"),
             Self::HttpAnswers { port, path } => format!("http :{port}{path}"),
+            Self::NetdataCollects { .. } => "metrics of netdata".to_owned(),
             Self::OvsBridge { bridge } => format!("ovs bridge {bridge}"),
             Self::KernelArgument { argument } => format!("kernel argument {argument}"),
             Self::Sysctl { name, .. } => format!("sysctl {name}"),
@@ -287,6 +295,7 @@ impl HostCheck {
             Self::RoutePresent { .. } => "a route that covers it".to_owned(),
             Self::Listens { .. } => "this address and no other".to_owned(),
             Self::HttpAnswers { .. } => "an answer of 2xx".to_owned(),
+            Self::NetdataCollects { groups, .. } => format!("metrics of {groups}"),
             Self::OvsBridge { .. } => "that its datapath answers".to_owned(),
             Self::KernelArgument { .. } => "that the kernel was started with it".to_owned(),
             Self::Sysctl { value, .. } => value.clone(),
