@@ -65,8 +65,11 @@ names = set()
 for name, i in m["inputs"].items():
     assert re.fullmatch("[a-z][a-z0-9_]*", name) and re.fullmatch("[A-Z][A-Z0-9_]*", i["environment"]), name
     assert i["about"] and "\n" not in i["about"] and i["environment"] not in names, name
-    assert not set(i) - {"type", "about", "default", "environment", "secret"}, name
+    assert not set(i) - {"type", "about", "default", "environment", "secret", "unique", "derived"}, name
+    assert not i.get("unique") or not i.get("default"), name
     names.add(i["environment"])
+    if "default" not in i:  # a test gives it
+        continue
     assert isinstance(i["default"], str) and check(i["type"], i["default"]), f"{name}: {i}"
     assert not (i.get("secret") and i["default"]), name
     print(f"export {i['environment']}={shlex.quote(i['default'])}")
@@ -83,7 +86,7 @@ for p in m["phases"]:
     print(f"touches[{p['name']}]=" + shlex.quote(" ".join(p["touches"])))
 for kind in ("required", "optional"):
     name = "GPUAAS_PACKAGES" if kind == "required" else "GPUAAS_OPTIONAL_PACKAGES"
-    print(f"export {name}={shlex.quote(' '.join(m['packages'][kind]))}")
+    print(f"export {name}={shlex.quote(' '.join(m.get('packages', {}).get(kind, [])))}")
 print(f"export GPUAAS_BUNDLE={m['name']}@{m['version']}")
 PYTHON
 }

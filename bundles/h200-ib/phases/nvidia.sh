@@ -16,6 +16,17 @@ fi
 
 found() { host_ask nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true; }
 
+# The fabric manager takes the driver of its own version alone.
+of_one_version() {
+    local versions
+    # shellcheck disable=SC2086 # a list of names
+    versions=$(dpkg-query --admindir="$(at /var/lib/dpkg)" -W -f '${Version}\n' -- $H200_NVIDIA_PACKAGES 2>/dev/null |
+        sed 's/^[0-9]*://; s/[-~+].*//' | sort -u) || true
+    if [[ $versions == *$'\n'* ]]; then
+        say "warning: NVIDIA's packages are of different versions (${versions//$'\n'/, }): name those of one repository"
+    fi
+}
+
 # Modules that were built just now, for the kernel that runs where its headers are to be had.
 bring_driver() {
     local headers
@@ -23,6 +34,7 @@ bring_driver() {
     GPUAAS_PACKAGES=$H200_NVIDIA_PACKAGES GPUAAS_OPTIONAL_PACKAGES=${headers%-} \
         GPUAAS_BUNDLE=h200-ib-nvidia@1 packages_install
     if dry; then return 0; fi
+    of_one_version
     kernel_do modprobe nvidia || say "warning: the kernel that runs does not load the module nvidia"
 }
 

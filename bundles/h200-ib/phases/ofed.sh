@@ -13,6 +13,8 @@
 set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
+# shellcheck source=bundles/h200-ib/files/apt-repository.sh
+source "$GPUAAS_BUNDLE_DIR/files/apt-repository.sh"
 
 modules=(mlx5_core mlx5_ib ib_umad ib_ipoib)
 modules_file=/etc/modules-load.d/gpuaas-fabric.conf
@@ -22,20 +24,6 @@ load_modules() {
     for module in "${modules[@]}"; do
         kernel_do modprobe "$module"
     done
-}
-
-repository() {
-    local key_url=$H200_DOCA_KEY_URL url=$H200_DOCA_REPO_URL key
-    [[ $url == https://* && $key_url == https://* && $H200_DOCA_KEY_SHA256 =~ ^[0-9a-f]{64}$ ]] ||
-        fail "ofed=doca needs H200_DOCA_REPO_URL and H200_DOCA_KEY_URL (https) and H200_DOCA_KEY_SHA256"
-    key=$(mktemp)
-    trap 'rm -f -- "$key"' EXIT
-    curl -fsS --proto '=https' --max-time 60 --retry 3 -o "$key" -- "$key_url"
-    sha256sum --quiet -c - <<<"$H200_DOCA_KEY_SHA256  $key" ||
-        fail "the key at $key_url has another digest than H200_DOCA_KEY_SHA256"
-    place /etc/apt/keyrings/gpuaas-doca.asc 0644 <"$key"
-    place /etc/apt/sources.list.d/gpuaas-doca.list 0644 \
-        <<<"deb [signed-by=/etc/apt/keyrings/gpuaas-doca.asc] $url ./"
 }
 
 case $H200_OFED in
@@ -56,7 +44,7 @@ case $H200_OFED in
         elif ! live; then
             say "would install doca-ofed from $H200_DOCA_REPO_URL"
         else
-            repository
+            apt_repository doca "$H200_DOCA_REPO_URL" "$H200_DOCA_KEY_URL" "$H200_DOCA_KEY_SHA256"
             GPUAAS_PACKAGES=doca-ofed GPUAAS_OPTIONAL_PACKAGES='' GPUAAS_BUNDLE=h200-ib-ofed@1 packages_install
             reboot_needed "doca-ofed replaces modules that are in use"
         fi

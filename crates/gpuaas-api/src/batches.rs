@@ -104,7 +104,7 @@ impl CheckedManifest {
         let profile = ctx.store.profile_by_name(&spec.profile).await;
         let profile = record_missing(profile, "spec.profile", &mut faults)?;
         if let (Some(site), Some(profile)) = (&site, &profile)
-            && let Err(wrong) = bundles::check_can_begin(ctx, site, profile).await
+            && let Err(wrong) = bundles::check_can_begin(ctx, site, profile, None).await
         {
             let message = format!("{}: {}", wrong.0.code, wrong.0.detail);
             faults.push(FieldError { field: "spec.profile".to_owned(), message });

@@ -13,7 +13,9 @@ use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_artifact::{CatalogBundle, CatalogError, CheckedBundle};
-use gpuaas_bundle::{Envelope, InputError, PublicKey, TrustedKey};
+use gpuaas_bundle::{
+    Envelope, HostValue, InputError, Inputs, Manifest, PublicKey, TrustedKey, host_value,
+};
 use gpuaas_engine::bundles::{self, DeliveryError};
 use gpuaas_store::{BundleApproval, BundleKey, NewBundle};
 use gpuaas_types::Problem;
@@ -351,6 +353,7 @@ pub(crate) async fn check_can_begin(
     ctx: &Ctx,
     site: &SiteResource,
     profile: &ProfileResource,
+    hostname: Option<&str>,
 ) -> ApiResult<()> {
     check_site(site, profile)?;
     let resolved = pins(ctx, "profile ", &profile.spec).await?;
@@ -360,6 +363,7 @@ pub(crate) async fn check_can_begin(
     let scope = bundles::InputScope {
         site_id: site.id,
         site: &site.spec,
+        hostname,
         profile_id: profile.id,
         profile: &profile.spec,
     };
@@ -400,24 +404,73 @@ fn check_site(site: &SiteResource, profile: &ProfileResource) -> ApiResult<()> {
     Err(problem(ProblemCode::ProfileNotForSite).with_detail(detail).with_hint(hint).into())
 }
 
-/// Whether values that a site sets for bundles fit the newest versions of those that are known.
+/// Whether values that a site sets for bundles fit the newest versions of those that are known, and no
+/// two of its hosts share what is of one host.
 pub(crate) fn site_inputs(ctx: &Ctx, prefix: &str, site: &SiteSpec) -> Result<(), Problem> {
+    let known = ctx.bundles.list();
+    let of_name = |bundle: &str| -> Vec<&Manifest> {
+        let manifests = known.iter().map(|one| &one.bundle.manifest);
+        manifests.filter(|one| one.name == bundle).collect()
+    };
     for (bundle, inputs) in &site.bundle_inputs {
-        for name in inputs.keys() {
-            let known = ctx.bundles.list();
-            let manifests = known.iter().map(|one| &one.bundle.manifest);
-            let of_name: Vec<_> = manifests.filter(|one| one.name == *bundle).collect();
-            let declared: Vec<_> = of_name.iter().filter_map(|one| one.inputs.get(name)).collect();
-            let field = format!("{prefix}bundle_inputs.{bundle}.{name}");
-            if !of_name.is_empty() && declared.is_empty() {
-                return Err(invalid(&field, format!("no version of {bundle} has this input")));
-            }
-            if declared.iter().any(|input| input.secret) {
-                let source = InputError::SecretNotAllowed { name: name.clone() };
-                let error = CatalogError::Input { bundle: bundle.clone(), source };
-                return Err(refused(&error).with_field(field, error.to_string()));
-            }
+        let manifests = of_name(bundle);
+        let at = format!("{prefix}bundle_inputs.{bundle}");
+        known_inputs(&at, bundle, &manifests, inputs)?;
+        for manifest in manifests {
+            host_value::refuse_for_many(&manifest.inputs, inputs)
+                .map_err(|source| in_bundle(&at, bundle, source))?;
+        }
+    }
+    let mut values = Vec::new();
+    for (host, bundles) in &site.host_inputs {
+        for (bundle, inputs) in bundles {
+            let manifests = of_name(bundle);
+            let at = format!("{prefix}host_inputs.{host}.{bundle}");
+            check::name(&format!("{prefix}host_inputs.{host}"), host)?;
+            known_inputs(&at, bundle, &manifests, inputs)?;
+            let Some(manifest) = manifests.last() else { continue };
+            let mut all = site.bundle_inputs.get(bundle).cloned().unwrap_or_default();
+            all.extend(inputs.clone());
+            let all =
+                manifest.resolve_public(&all).map_err(|source| in_bundle(&at, bundle, source))?;
+            let unique = manifest.inputs.iter().filter(|(_, input)| input.unique);
+            let own = unique.filter_map(|(name, _)| Some((name, inputs.get(name)?)));
+            values.extend(own.map(|(name, value)| HostValue {
+                host,
+                input: name,
+                value: value.clone(),
+            }));
+            values.extend(host_value::derived(&manifest.inputs, host, &all));
+        }
+    }
+    let shared = host_value::refuse_shared(values);
+    shared.map_err(|source| in_bundle(&format!("{prefix}host_inputs"), "", source))
+}
+
+/// Whether the versions of a bundle have these inputs, and none of them is a secret.
+fn known_inputs(
+    at: &str,
+    bundle: &str,
+    manifests: &[&Manifest],
+    inputs: &Inputs,
+) -> Result<(), Problem> {
+    for name in inputs.keys() {
+        let declared: Vec<_> = manifests.iter().filter_map(|one| one.inputs.get(name)).collect();
+        let field = format!("{at}.{name}");
+        if !manifests.is_empty() && declared.is_empty() {
+            return Err(invalid(&field, format!("no version of {bundle} has this input")));
+        }
+        if declared.iter().any(|input| input.secret) {
+            let source = InputError::SecretNotAllowed { name: name.clone() };
+            return Err(in_bundle(&field, bundle, source));
         }
     }
     Ok(())
+}
+
+fn in_bundle(field: &str, bundle: &str, source: InputError) -> Problem {
+    let text = source.to_string();
+    let error = CatalogError::Input { bundle: bundle.to_owned(), source };
+    let detail = if bundle.is_empty() { text } else { error.to_string() };
+    refused(&error).with_detail(detail.clone()).with_field(field.to_owned(), detail)
 }

@@ -68,7 +68,7 @@ async fn plan(
     let (hostname, hardware) = check::onboard(&request)?;
     let site = ctx.store.site_by_name(&request.site).await?;
     let profile = ctx.store.profile_by_name(&request.profile).await?;
-    bundles::check_can_begin(ctx, &site, &profile).await?;
+    bundles::check_can_begin(ctx, &site, &profile, Some(&hostname)).await?;
     let now = ctx.now();
     let (node_id, run_id) = (NodeId::new(&*ctx.ids, now), RunId::new(&*ctx.ids, now));
     let text = format!(

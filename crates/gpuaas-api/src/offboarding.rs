@@ -48,7 +48,7 @@ pub(crate) async fn begin(
     }
     if row.steps.contains(&Step::Deploy) {
         let site = ctx.store.site(listed.node.site_id).await?;
-        bundles::check_can_begin(&ctx, &site, &profile).await?;
+        bundles::check_can_begin(&ctx, &site, &profile, Some(&listed.node.hostname)).await?;
     }
     let now = ctx.now();
     let run_id = RunId::new(&*ctx.ids, now);

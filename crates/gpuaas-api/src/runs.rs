@@ -200,7 +200,8 @@ async fn continue_run(
     if run.kind.row().steps.contains(&Step::Deploy) {
         let profile = ctx.store.profile(run.profile_id).await?;
         let site = ctx.store.site(run.site_id).await?;
-        bundles::check_can_begin(ctx, &site, &profile).await?;
+        let hostname = ctx.store.node(run.node_id).await?.hostname;
+        bundles::check_can_begin(ctx, &site, &profile, Some(&hostname)).await?;
     }
     ctx.store.continue_with_latest_profile(ctx.now(), id, command, &actor, &reason).await?;
     ctx.wake_engine();

@@ -70,7 +70,7 @@ pub(crate) async fn change(
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults = json!({ "ca_pem": null, "node_ca_pem": null, "pool": null, "pxe_vlan": null, "approved_images": [],
         "drift_policy": {}, "batch_max_parallel": 0, "image_bandwidth_mbit_per_second": 0,
-        "idle_poll_seconds": 0, "bundle_inputs": {} });
+        "idle_poll_seconds": 0, "bundle_inputs": {}, "host_inputs": {} });
     let spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
     check::site("", &spec)?;
     bundles::site_inputs(&ctx, "", &spec)?;

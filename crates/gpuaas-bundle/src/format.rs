@@ -4,8 +4,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// The newest format of manifests that this version reads. A field or a check that an older agent would
-/// misread raises it; 2 brought `unless_required` and the checks of what guests reach.
-pub const FORMAT: u32 = 2;
+/// misread raises it; 2 brought `unless_required` and the checks of what guests reach, 3 values of one host
+/// each and the metrics of Netdata.
+pub const FORMAT: u32 = 3;
 
 pub(crate) const fn first_format() -> u32 {
     1

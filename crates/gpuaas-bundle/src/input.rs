@@ -61,6 +61,22 @@ pub struct Input {
     /// Whether the value must never be shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
+    /// Whether each host has a value of its own, such as an address: no two hosts of a site share one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unique: bool,
+    /// What the bundle makes of other inputs where the value is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub derived: Option<Derivation>,
+}
+
+/// An address that a bundle derives: the network part of a subnet with the host part of another address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Derivation {
+    /// Input with the address whose host part is taken.
+    pub address: String,
+    /// Input with the subnet whose network part is taken.
+    pub subnet: String,
 }
 
 /// Values of a bundle's inputs, by name.
@@ -105,6 +121,32 @@ pub enum InputError {
         /// Name of the input.
         name: String,
     },
+    /// A value of a required bundle that the bundle which requires it does not leave open.
+    #[error("input {name} is decided by {by}, which requires the bundle")]
+    NotPassedOn {
+        /// Name of the input.
+        name: String,
+        /// The bundle that requires it.
+        by: String,
+    },
+    /// One value for many hosts, of an input of which each host has its own.
+    #[error("each host has an {name} of its own, and this is one for all of them")]
+    NotOfOneHost {
+        /// Name of the input.
+        name: String,
+    },
+    /// Two hosts with one value of such an input.
+    #[error("input {name}: {first} and {second} would both have {value}")]
+    Shared {
+        /// Name of the input.
+        name: String,
+        /// What they share.
+        value: String,
+        /// One host.
+        first: String,
+        /// The other host, or the same.
+        second: String,
+    },
     /// A value that is not of the input's type.
     #[error("input {name}: {reason}")]
     Invalid {
@@ -126,6 +168,9 @@ impl InputError {
             Self::SecretNotAllowed { .. } => "bundle_secret_in_open",
             Self::NotSecret { .. } => "bundle_input_not_secret",
             Self::SecretLeaked { .. } => "bundle_secret_given_away",
+            Self::NotPassedOn { .. } => "bundle_input_not_passed_on",
+            Self::NotOfOneHost { .. } => "bundle_input_not_of_one_host",
+            Self::Shared { .. } => "bundle_input_shared",
             Self::Invalid { .. } => "bundle_input_invalid",
         }
     }

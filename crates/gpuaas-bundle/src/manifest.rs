@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bundle_kind::{AGENT_FILE, BundleKind};
 use crate::format::{self, FORMAT};
+use crate::host_value;
 use crate::input::{self, Input, InputError, Inputs, is_path};
 
 /// Name of the manifest in a bundle's folder.
@@ -363,6 +364,7 @@ impl Manifest {
         self.faults_of_kind(files, &mut report);
         self.faults_of_requires(&mut report);
         self.faults_of_inputs(&mut report);
+        host_value::faults(&self.inputs, self.format, &mut report);
         self.faults_of_phases(files, &mut report);
         for package in self.packages.required.iter().chain(&self.packages.optional) {
             if input::InputType::Package.parse(package).is_err() {
@@ -547,7 +549,7 @@ mod tests {
     #[test]
     fn a_good_manifest_has_no_fault_and_its_checks_have_values() {
         assert_eq!(faults(serde_json::json!({})), [""; 0]);
-        assert_eq!(faults(serde_json::json!({"format": 9})), ["format: from 1 to 2"]);
+        assert_eq!(faults(serde_json::json!({"format": 9})), ["format: from 1 to 3"]);
         let manifest = manifest(serde_json::json!({}));
         let set = [("netdata".to_owned(), "no".to_owned()), ("hcas".to_owned(), "4".to_owned())];
         let values = manifest.resolve(&set.into()).unwrap();

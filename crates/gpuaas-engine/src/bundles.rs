@@ -124,13 +124,15 @@ pub async fn trusted_keys(store: &Store) -> Result<Vec<TrustedKey>, StoreError> 
 }
 
 /// The site and the profile whose values the inputs of a node's bundle take: the site's first, the
-/// profile's over them.
+/// profile's over them, and the host's own over both.
 #[derive(Debug, Clone, Copy)]
 pub struct InputScope<'a> {
     /// Identifier of the site, which names its sealed values.
     pub site_id: SiteId,
     /// The site as written by the operator.
     pub site: &'a SiteSpec,
+    /// The host's name; none: any host of the site.
+    pub hostname: Option<&'a str>,
     /// Identifier of the profile, which names its sealed values.
     pub profile_id: ProfileId,
     /// The revision of the profile that the run pins.
@@ -159,6 +161,7 @@ pub async fn for_node(
     catalog: &BundleCatalog,
     revision: &ProfileRevision,
     site: &SiteSpec,
+    hostname: &str,
 ) -> NodeBundles {
     let reference = &revision.spec.commissioning_bundle_ref;
     let commissioning = if reference.is_empty() {
@@ -168,8 +171,10 @@ pub async fn for_node(
     };
     NodeBundles {
         pins: pins(store, catalog, revision).await.map_err(|error| error.to_string()),
-        host_checks: host_checks(store, catalog, revision, site).await.map_err(|e| e.to_string()),
-        kernel_arguments: kernel_arguments(store, catalog, revision, site)
+        host_checks: host_checks(store, catalog, revision, site, hostname)
+            .await
+            .map_err(|e| e.to_string()),
+        kernel_arguments: kernel_arguments(store, catalog, revision, site, hostname)
             .await
             .map_err(|error| error.to_string()),
         commissioning: commissioning.map_err(|error| error.to_string()),
@@ -201,23 +206,32 @@ pub async fn pins(
 /// for on the host.
 const HW_SYNC: &str = "require_hw_sync";
 
-/// Values of the site bundle's inputs that may be shown: the site's, then the profile's.
+/// Values of the site bundle's inputs that may be shown: the site's, then the profile's, then those of
+/// the host. Values for a bundle that it requires are handed on by it; of a site, those that it decides
+/// by itself are for the site's other hosts.
 ///
 /// # Errors
-/// See [`CatalogError`].
+/// See [`CatalogError`]; `bundle_input_not_passed_on` of a host's value that would reach nobody.
 pub fn inputs(
     catalog: &BundleCatalog,
     pins: &[BundlePin],
     site: &SiteSpec,
+    hostname: Option<&str>,
     profile: &ProfileSpec,
 ) -> Result<Inputs, CatalogError> {
-    let pinned = catalog.pinned(pins)?;
-    let of_site = pinned.last().and_then(|main| site.bundle_inputs.get(&main.bundle.manifest.name));
-    let mut inputs = of_site.cloned().unwrap_or_default();
+    let (mut inputs, _) = catalog.values_of_site_bundle(pins, &site.bundle_inputs)?;
     inputs.extend(profile.site_bootstrap_inputs.clone());
+    let pinned = catalog.pinned(pins)?;
     let declares = |main: &Arc<CatalogBundle>| main.bundle.manifest.inputs.contains_key(HW_SYNC);
     if profile.require_hw_sync && pinned.last().is_some_and(declares) {
         inputs.entry(HW_SYNC.to_owned()).or_insert_with(|| "1".to_owned());
+    }
+    if let Some(set) = hostname.and_then(|name| site.host_inputs.get(name)) {
+        let (of_host, lost) = catalog.values_of_site_bundle(pins, set)?;
+        if let Some(error) = lost {
+            return Err(error);
+        }
+        inputs.extend(of_host);
     }
     Ok(inputs)
 }
@@ -245,6 +259,7 @@ async fn host_checks(
     catalog: &BundleCatalog,
     revision: &ProfileRevision,
     site: &SiteSpec,
+    hostname: &str,
 ) -> Result<Vec<HostCheck>, CatalogError> {
     let reference = &revision.spec.post_deploy_validation_bundle_ref;
     let mut checks = Vec::new();
@@ -254,7 +269,7 @@ async fn host_checks(
             find_or_refresh(store, catalog, |catalog| catalog.validation(reference, set)).await?;
     }
     let pins = pins(store, catalog, revision).await?;
-    let inputs = inputs(catalog, &pins, site, &revision.spec)?;
+    let inputs = inputs(catalog, &pins, site, Some(hostname), &revision.spec)?;
     let of_site = catalog.gate_checks(&pins, &inputs, Gate::Active)?;
     checks.extend(of_site.into_iter().filter(|check| !checks.contains(check)).collect::<Vec<_>>());
     Ok(checks)
@@ -267,9 +282,10 @@ async fn kernel_arguments(
     catalog: &BundleCatalog,
     revision: &ProfileRevision,
     site: &SiteSpec,
+    hostname: &str,
 ) -> Result<Vec<String>, CatalogError> {
     let pins = pins(store, catalog, revision).await?;
-    let inputs = inputs(catalog, &pins, site, &revision.spec)?;
+    let inputs = inputs(catalog, &pins, site, Some(hostname), &revision.spec)?;
     let mut arguments: Vec<String> = Vec::new();
     for gate in Gate::ALL {
         for check in catalog.gate_checks(&pins, &inputs, gate)? {
@@ -302,7 +318,7 @@ pub async fn delivery(
     let pinned = catalog.pinned(pins)?;
     let Some(main) = pinned.last().map(|main| &main.bundle.manifest) else { return Ok(None) };
     let trusted = trusted_keys(store).await?;
-    let inputs = inputs(catalog, pins, scope.site, scope.profile)?;
+    let inputs = inputs(catalog, pins, scope.site, scope.hostname, scope.profile)?;
     let secrets = secrets(store, main, scope).await?;
     let delivery =
         catalog.delivery(pins, inputs, secrets, &trusted, now).map_err(|error| match error {
@@ -391,12 +407,15 @@ mod tests {
         let catalog = BundleCatalog::with_built_in(&store, &key, now).unwrap();
         let site = serde_json::json!({ "name": "lab", "url": "http://maas.example/MAAS" });
         let mut site: SiteSpec = serde_json::from_value(site).unwrap();
-        let asked = |bundle: &str, site: &SiteSpec, profile: &ProfileSpec| {
+        let of_host = |host: &str, bundle: &str, site: &SiteSpec, profile: &ProfileSpec| {
             let pins = catalog.pins(bundle).unwrap();
-            let inputs = inputs(&catalog, &pins, site, profile).unwrap();
+            let inputs = inputs(&catalog, &pins, site, Some(host), profile).unwrap();
             let checks = catalog.gate_checks(&pins, &inputs, Gate::Active).unwrap();
             let asked = checks.iter().any(|check| check.name() == "unit maas_hardware_sync.timer");
             (inputs.get("require_hw_sync").cloned(), asked)
+        };
+        let asked = |bundle: &str, site: &SiteSpec, profile: &ProfileSpec| {
+            of_host("j22u11", bundle, site, profile)
         };
         let plain = ProfileSpec::default();
         let synced = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
@@ -406,5 +425,14 @@ mod tests {
         let set: Inputs = [("require_hw_sync".to_owned(), "0".to_owned())].into();
         site.bundle_inputs.insert("h200-ib".to_owned(), set);
         assert_eq!(asked("h200-ib@1.0.0", &site, &synced), (Some("0".to_owned()), false));
+        // What is said of one host wins, and is said of no other.
+        let set: Inputs = [("require_hw_sync".to_owned(), "1".to_owned())].into();
+        site.host_inputs.insert("j22u11".to_owned(), [("h200-ib".to_owned(), set)].into());
+        assert_eq!(asked("h200-ib@1.0.0", &site, &plain), (Some("1".to_owned()), true));
+        let other = of_host("j22u15", "h200-ib@1.0.0", &site, &synced);
+        assert_eq!(other, (Some("0".to_owned()), false));
+        // A slice host hands it on to the bundle that it requires.
+        let slices = of_host("j22u11", "h200-slice-vm@1.0.0", &site, &plain).0;
+        assert_eq!(slices, Some("1".to_owned()));
     }
 }

@@ -25,7 +25,9 @@ pub(crate) async fn bootstrap_inputs(
     tokens: NodeTokens,
 ) -> Result<BootstrapInputs, String> {
     let (site, profile, node) = (session.site(), session.profile(), &session.node);
-    let scope = InputScope { site_id: node.site_id, site, profile_id: node.profile_id, profile };
+    let hostname = Some(node.hostname.as_str());
+    let scope =
+        InputScope { site_id: node.site_id, site, hostname, profile_id: node.profile_id, profile };
     let pins = session.context.bundles.pins.as_ref().map_err(Clone::clone)?;
     let now = shared.clock.now();
     let bundle = bundles::delivery(&shared.store, &shared.bundles, pins, &scope, now).await;

@@ -81,7 +81,9 @@ impl RunContext {
         let image = normalise_distro_series(&profile.spec.distro_series);
         let durations =
             shared.durations.estimate(&shared.store, &*shared.clock, class, image).await;
-        let mut bundles = bundles::for_node(&shared.store, &shared.bundles, &profile, &site).await;
+        let hostname = &claimed.node.hostname;
+        let mut bundles =
+            bundles::for_node(&shared.store, &shared.bundles, &profile, &site, hostname).await;
         bundles.commissioning =
             bundles.commissioning.and_then(|scripts| with_own(shared, &site, scripts));
         let scripts = bundles.commissioning.as_ref().ok();

@@ -63,6 +63,7 @@ pub async fn add_site(
         image_bandwidth_mbit_per_second: 0,
         idle_poll_seconds: 0,
         bundle_inputs,
+        host_inputs: BTreeMap::new(),
     };
     client.add_site(&SiteCreate { spec, api_key: api_key.to_owned() }).await.map(drop)
 }

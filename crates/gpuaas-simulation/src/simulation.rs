@@ -238,6 +238,7 @@ async fn register(
         image_bandwidth_mbit_per_second: 0,
         idle_poll_seconds: 0,
         bundle_inputs: std::collections::BTreeMap::new(),
+        host_inputs: std::collections::BTreeMap::new(),
         drift_policy: BTreeMap::new(),
     };
     let key = SecretString::from(api_key.to_owned());

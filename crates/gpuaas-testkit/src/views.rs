@@ -322,6 +322,7 @@ pub fn site() -> SiteResource {
             image_bandwidth_mbit_per_second: 0,
             idle_poll_seconds: 0,
             bundle_inputs: std::collections::BTreeMap::new(),
+            host_inputs: std::collections::BTreeMap::new(),
         },
         status: SiteStatus {
             maas_version: "3.7.3".to_owned(),

@@ -46,6 +46,9 @@ pub struct SiteSpec {
     /// Values for inputs of site bundles, by the bundle's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bundle_inputs: BTreeMap<String, BTreeMap<String, String>>,
+    /// Values for inputs of site bundles on one host, by its name and the bundle's; they win.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub host_inputs: BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>,
     /// What is done about each kind of drift; what is left out is reported.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drift_policy: BTreeMap<DriftKind, DriftAction>,

@@ -18,6 +18,7 @@ use crate::args::{
 };
 use crate::input_file::{read_file, read_secret};
 use crate::planned::Planned;
+use crate::site_inputs::{with_bundle_inputs, with_host_inputs};
 
 /// Corrects what is known of a node's hardware.
 ///
@@ -51,18 +52,16 @@ pub(crate) async fn set_node(args: &NodeSetArgs, terminal: &mut Terminal) -> Res
 pub(crate) async fn set_site(args: &SiteSetArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
     let mut patch = site_patch(args)?;
-    if !args.bundle_inputs.is_empty() {
-        let mut inputs = client.site(&args.name).await?.spec.bundle_inputs;
-        for one in &args.bundle_inputs {
-            let (bundle, input) = one.field.split_once('.').unwrap_or((&one.field, ""));
-            let of_bundle = inputs.entry(bundle.to_owned()).or_default();
-            if one.value.is_empty() {
-                of_bundle.remove(input);
-            } else {
-                of_bundle.insert(input.to_owned(), one.value.clone());
-            }
+    if !(args.bundle_inputs.is_empty() && args.host_inputs.is_empty()) {
+        let known = client.site(&args.name).await?.spec;
+        if !args.bundle_inputs.is_empty() {
+            let inputs = with_bundle_inputs(known.bundle_inputs, &args.bundle_inputs);
+            patch.insert("bundle_inputs".to_owned(), json!(inputs));
         }
-        patch.insert("bundle_inputs".to_owned(), json!(inputs));
+        if !args.host_inputs.is_empty() {
+            let inputs = with_host_inputs(known.host_inputs, &args.host_inputs)?;
+            patch.insert("host_inputs".to_owned(), json!(inputs));
+        }
     }
     if !args.drift.is_empty() {
         let mut rules = BTreeMap::new();

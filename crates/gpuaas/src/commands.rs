@@ -18,6 +18,7 @@ use crate::args::{
     SiteCommand, SkipCheckArgs,
 };
 use crate::input_file::{read_file, read_secret};
+use crate::site_inputs::{with_bundle_inputs, with_host_inputs};
 use crate::{
     audit, certificates, changes, node_task, offboarding, onboarding, reference, run_list, secrets,
     telemetry,
@@ -64,20 +65,11 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
             batch_max_parallel: args.batch_max_parallel,
             image_bandwidth_mbit_per_second: args.image_bandwidth,
             idle_poll_seconds: args.idle_poll_seconds,
-            bundle_inputs: bundle_inputs(&args.bundle_inputs),
+            bundle_inputs: with_bundle_inputs(BTreeMap::new(), &args.bundle_inputs),
+            host_inputs: with_host_inputs(BTreeMap::new(), &args.host_inputs)?,
         },
         api_key: read_secret(&args.api_key_file)?,
     })
-}
-
-/// `BUNDLE.INPUT=VALUE`, by bundle.
-fn bundle_inputs(assignments: &[Assignment]) -> BTreeMap<String, BTreeMap<String, String>> {
-    let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    for Assignment { field, value } in assignments {
-        let (bundle, input) = field.split_once('.').unwrap_or((field, ""));
-        all.entry(bundle.to_owned()).or_default().insert(input.to_owned(), value.clone());
-    }
-    all
 }
 
 /// `gpuaas profile`.

@@ -29,6 +29,7 @@ mod run_list;
 pub mod secrets;
 pub mod serve;
 pub mod serve_command;
+mod site_inputs;
 pub mod task_key;
 pub mod telemetry;
 mod usage;

@@ -63,7 +63,8 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> ApiResult<Subject> {
     let SiteResource { spec: site, status, .. } = ctx.store.site(node.site_id).await?;
     let checks = async {
         let pins = bundles::pins(&ctx.store, &ctx.bundles, &revision).await?;
-        let inputs = bundles::inputs(&ctx.bundles, &pins, &site, &revision.spec)?;
+        let inputs =
+            bundles::inputs(&ctx.bundles, &pins, &site, Some(&node.hostname), &revision.spec)?;
         ctx.bundles.gate_checks(&pins, &inputs, Gate::Telemetry)
     };
     let checks = checks.await.unwrap_or_else(|error| {

@@ -221,3 +221,48 @@ async fn inputs_are_checked_with_the_profile_and_with_the_run() {
     rig.patch(site, patch(json!({ "uplink": "eno1" }))).await.ok();
     assert_eq!(rig.post("/api/v1/nodes", onboard("net")).await.status, 202);
 }
+
+/// What is of one host each is set for one host, and what two of them would share is refused.
+#[tokio::test]
+async fn a_value_of_one_host_is_of_no_other() {
+    let rig = Rig::with_site().await;
+    let site = "/api/v1/sites/lab";
+    let patch = async |value: Value| rig.patch(site, json!({ "host_inputs": value })).await;
+    let ib = |values: Value| json!({ "h200-ib": values });
+    // A site, or a profile, has one value for all of its hosts.
+    let everybodys =
+        json!({ "bundle_inputs": { "h200-ib": { "ipoib_addresses": "192.168.7.1/16" } } });
+    refused(&rig.patch(site, everybodys).await, 422, "bundle_input_not_of_one_host");
+    let profile = json!({ "name": "ib", "spec": { "site_bootstrap_bundle_ref": "h200-ib@1.0.0",
+        "site_bootstrap_inputs": { "management_address": "10.0.0.1/24" } } });
+    let answer = rig.post("/api/v1/profiles", profile).await;
+    refused(&answer, 422, "bundle_input_not_of_one_host");
+    let own = |address: &str| ib(json!({ "ipoib_addresses": address }));
+    let (first, second) = (own("192.168.7.1/16"), own("192.168.7.2/16"));
+    patch(json!({ "j22u11": first, "j22u15": second })).await.ok();
+    let shared = patch(json!({ "j22u11": first, "j22u15": own("192.168.7.1/24") })).await;
+    let body = refused(&shared, 422, "bundle_input_shared");
+    assert_eq!(body["errors"][0]["field"], "host_inputs");
+    assert!(body["detail"].as_str().unwrap().contains("j22u11 and j22u15"), "{body}");
+    // Two management networks whose hosts have one number get one address on the fabric.
+    let of = |address: &str| ib(json!({ "management_address": address }));
+    let collide = patch(json!({ "j22u11": of("10.1.0.5/16"), "j22u15": of("10.2.0.5/16") })).await;
+    let body = refused(&collide, 422, "bundle_input_shared");
+    assert!(body["detail"].as_str().unwrap().contains("192.168.0.5"), "{body}");
+    refused(&patch(json!({ "j22u11": own("nonsense") })).await, 422, "bundle_input_invalid");
+    refused(&patch(json!({ "j22u11": ib(json!({ "nosuch": "1" })) })).await, 400, "invalid_field");
+    refused(&patch(json!({ "-": first })).await, 400, "invalid_field");
+    // A host's value for a bundle that its own requires has to reach it.
+    let slices =
+        json!({ "name": "slices", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.0.0" } });
+    rig.post("/api/v1/profiles", slices).await.ok();
+    patch(json!({ "j22u11": ib(json!({ "gpu_count": "4" })) })).await.ok();
+    let asked = refused(
+        &rig.post("/api/v1/nodes", onboard("slices")).await,
+        422,
+        "bundle_input_not_passed_on",
+    );
+    assert!(asked["detail"].as_str().unwrap().contains("h200-slice-vm@1.0.0"), "{asked}");
+    patch(json!({ "j22u11": ib(json!({ "fabric_links": "8" })) })).await.ok();
+    assert_eq!(rig.post("/api/v1/nodes", onboard("slices")).await.status, 202);
+}

@@ -104,6 +104,16 @@ impl CatalogError {
             Self::Input { source: InputError::SecretLeaked { .. }, .. } => {
                 "hand a secret on to an input that is one".into()
             }
+            Self::Input {
+                source: InputError::NotPassedOn { .. }
+                    | InputError::NotOfOneHost { .. }
+                    | InputError::Shared { .. },
+                ..
+            } => {
+                "`gpuaas site set SITE --host-input HOST:BUNDLE.INPUT=VALUE` sets a value for one host, and \
+                 with nothing behind = takes it away"
+                    .into()
+            }
             Self::Input { .. } => {
                 "`gpuaas bundle show BUNDLE` lists the inputs of a bundle's folder or file; a profile sets \
                  them with --input, a site with --bundle-input"

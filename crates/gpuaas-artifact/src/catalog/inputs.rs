@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gpuaas_bundle::{
-    BundleKind, Delivery, Gate, Input, InputError, Inputs, Manifest, TrustedKey, input,
+    BundleKind, Delivery, Gate, Input, InputError, Inputs, Manifest, Requirement, TrustedKey,
+    host_value, input,
 };
 use gpuaas_types::Timestamp;
 use gpuaas_types::agent::HostCheck;
@@ -62,6 +63,7 @@ impl BundleCatalog {
         let manifest = &main.bundle.manifest;
         let refuse = |source| CatalogError::Input { bundle: manifest.reference(), source };
         input::refuse_secrets(&manifest.inputs, set).map_err(refuse)?;
+        host_value::refuse_for_many(&manifest.inputs, set).map_err(refuse)?;
         for (name, value) in set {
             let input = manifest.inputs.get(name);
             let input = input.ok_or_else(|| refuse(InputError::Unknown { name: name.clone() }))?;
@@ -69,6 +71,42 @@ impl BundleCatalog {
             input.kind.parse(value).map_err(invalid)?;
         }
         Ok(())
+    }
+
+    /// The values for the site bundle among those of `set`, which is by name of a bundle: its own, over
+    /// those for bundles that it requires, where it hands an input of its own on to them. With the first
+    /// that reaches none of them, because the site bundle decides it.
+    ///
+    /// # Errors
+    /// See [`Self::pinned`].
+    pub fn values_of_site_bundle(
+        &self,
+        pins: &[BundlePin],
+        set: &BTreeMap<String, Inputs>,
+    ) -> Result<(Inputs, Option<CatalogError>), CatalogError> {
+        let pinned = self.pinned(pins)?;
+        let Some(main) = pinned.last().map(|main| &main.bundle.manifest) else {
+            return Ok((Inputs::new(), None));
+        };
+        let (mut values, mut lost) = (Inputs::new(), None);
+        for requirement in &main.requires {
+            let name = requirement.bundle.split('@').next().unwrap_or_default();
+            for (input, value) in set.get(name).into_iter().flatten() {
+                match handed_on(requirement, input) {
+                    Some(own) => {
+                        values.insert(own.to_owned(), value.clone());
+                    }
+                    None => {
+                        let by = main.reference();
+                        let source = InputError::NotPassedOn { name: input.clone(), by };
+                        let bundle = requirement.bundle.clone();
+                        lost.get_or_insert(CatalogError::Input { bundle, source });
+                    }
+                }
+            }
+        }
+        values.extend(set.get(&main.name).cloned().unwrap_or_default());
+        Ok((values, lost))
     }
 
     /// What a node is told, when no value is missing and a trusted key has signed every bundle. Of
@@ -178,6 +216,16 @@ impl BundleCatalog {
         }
         Err(refuse(refusal))
     }
+}
+
+/// The input of the requiring bundle whose value a required one gets for `input`.
+fn handed_on<'a>(requirement: &'a Requirement, input: &'a str) -> Option<&'a str> {
+    let text = requirement.with.get(input)?;
+    if text.contains(&format!("{{{input}}}")) {
+        return Some(input);
+    }
+    let name = text.strip_prefix('{')?.strip_suffix('}')?;
+    (!name.contains(['{', ':'])).then_some(name)
 }
 
 fn resolve(manifest: &Manifest, set: &Inputs) -> Result<Inputs, CatalogError> {

@@ -291,3 +291,37 @@ fn bundles_that_require_each_other_are_named() {
     fixture.publish(&missing);
     assert_eq!(code(fixture.catalog.pins("c@1.0.0")), "bundle_not_found");
 }
+
+#[test]
+fn values_for_a_required_bundle_reach_it_where_they_are_handed_on() {
+    let fixture = Fixture::new();
+    let slices = fixture.catalog.pins("h200-slice-vm@1.0.0").unwrap();
+    let set = |bundle: &str, pairs| (bundle.to_owned(), inputs(pairs));
+    let both = BTreeMap::from([
+        set(
+            "h200-ib",
+            &[("fabric_links", "8"), ("telemetry_deny", "10.9.0.0/16"), ("ofed", "inbox")],
+        ),
+        set("h200-slice-vm", &[("ofed", "none"), ("bridge", "br0")]),
+        set("site-base", &[("anything", "else")]),
+    ]);
+    let (values, lost) = fixture.catalog.values_of_site_bundle(&slices, &both).unwrap();
+    let pairs = [
+        ("bridge", "br0"),
+        ("fabric_links", "8"),
+        ("ofed", "none"),
+        ("telemetry_deny", "10.9.0.0/16"),
+    ];
+    assert_eq!(values, inputs(&pairs));
+    assert!(lost.is_none(), "{lost:?}");
+    let checks = fixture.catalog.gate_checks(&slices, &values, Gate::SliceReady).unwrap();
+    assert!(checks.contains(&HostCheck::InfinibandUp { count: 8 }), "{checks:?}");
+    // What a slice host decides by itself is of bare metal alone.
+    let decided = BTreeMap::from([set("h200-ib", &[("host_role", "baremetal")])]);
+    let (values, lost) = fixture.catalog.values_of_site_bundle(&slices, &decided).unwrap();
+    assert!(values.is_empty());
+    assert_eq!(lost.unwrap().code(), "bundle_input_not_passed_on");
+    let metal = fixture.catalog.pins("h200-ib@1.0.0").unwrap();
+    let (values, lost) = fixture.catalog.values_of_site_bundle(&metal, &decided).unwrap();
+    assert_eq!((values, lost.is_none()), (inputs(&[("host_role", "baremetal")]), true));
+}

@@ -178,6 +178,7 @@ impl Case {
             image_bandwidth_mbit_per_second: 0,
             idle_poll_seconds: 0,
             bundle_inputs: std::collections::BTreeMap::new(),
+            host_inputs: std::collections::BTreeMap::new(),
         };
         Self {
             now: at(10.0),

@@ -481,6 +481,7 @@ async fn register(
         image_bandwidth_mbit_per_second: 0,
         idle_poll_seconds: 0,
         bundle_inputs: BTreeMap::new(),
+        host_inputs: BTreeMap::new(),
     };
     let key = SecretString::from(sim.api_key.clone());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };

@@ -193,6 +193,7 @@ pub(crate) fn site_spec(name: &str) -> SiteSpec {
         image_bandwidth_mbit_per_second: 0,
         idle_poll_seconds: 0,
         bundle_inputs: std::collections::BTreeMap::new(),
+        host_inputs: std::collections::BTreeMap::new(),
     }
 }
 

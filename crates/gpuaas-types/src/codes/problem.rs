@@ -107,6 +107,18 @@ BundleInputInvalid "bundle_input_invalid" "A value does not fit the bundle's inp
     status: 422, owner: None, next_action: "`gpuaas bundle show BUNDLE` says what the input takes",
     doc: "A value has the wrong type or form for the input",
 }
+BundleInputNotPassedOn "bundle_input_not_passed_on" "The bundle that requires this one decides the input" {
+    status: 422, owner: None, next_action: "`gpuaas bundle show BUNDLE` lists what the requiring bundle takes; take the value away with `gpuaas site set SITE --host-input HOST:BUNDLE.INPUT=`",
+    doc: "A host's value is for an input of a required bundle that the requiring bundle does not hand on",
+}
+BundleInputNotOfOneHost "bundle_input_not_of_one_host" "Each host has a value of its own here" {
+    status: 422, owner: None, next_action: "set it for one host, `gpuaas site set SITE --host-input HOST:BUNDLE.INPUT=VALUE`",
+    doc: "A site or a profile sets one value for an input, such as an address, that no two hosts may share",
+}
+BundleInputShared "bundle_input_shared" "Two hosts would have the same value" {
+    status: 422, owner: None, next_action: "give one of the hosts another value, `gpuaas site set SITE --host-input HOST:BUNDLE.INPUT=VALUE`",
+    doc: "Values of two hosts, or what their bundle derives from them, are the same where each host has its own",
+}
 BundleSecretMissing "bundle_secret_missing" "A secret of the bundle has to be set" {
     status: 422, owner: None, next_action: "`gpuaas site secret set SITE BUNDLE INPUT --file FILE`, or `gpuaas profile secret set PROFILE BUNDLE INPUT --file FILE`; `--file -` reads stdin",
     doc: "An input that is a secret has no value for the site or the profile",

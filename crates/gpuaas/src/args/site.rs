@@ -59,6 +59,10 @@ pub struct SiteAddArgs {
     /// more. What a profile sets wins.
     #[arg(long = "bundle-input", value_name = "BUNDLE.INPUT=VALUE")]
     pub bundle_inputs: Vec<Assignment>,
+    /// Value for an input of a site bundle on one host, such as
+    /// j22u11:h200-ib.ipoib_addresses=192.168.7.1/16; repeat for more. It wins over all others.
+    #[arg(long = "host-input", value_name = "HOST:BUNDLE.INPUT=VALUE")]
+    pub host_inputs: Vec<Assignment>,
     /// Nodes of the site that deploy at once; 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub batch_max_parallel: u32,
@@ -84,7 +88,7 @@ pub struct SiteAddArgs {
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args([
     "url", "api_key_file", "pool", "pxe_vlan", "approve_images", "drift", "bundle_inputs",
-    "batch_max_parallel", "image_bandwidth", "idle_poll_seconds",
+    "host_inputs", "batch_max_parallel", "image_bandwidth", "idle_poll_seconds",
     "ca_file", "node_ca_file", "clear",
 ]))]
 pub struct SiteSetArgs {
@@ -111,6 +115,9 @@ pub struct SiteSetArgs {
     /// Value for an input of a site bundle, empty to take it away; repeat for more.
     #[arg(long = "bundle-input", value_name = "BUNDLE.INPUT=VALUE")]
     pub bundle_inputs: Vec<Assignment>,
+    /// Value for an input of a site bundle on one host, empty to take it away; repeat for more.
+    #[arg(long = "host-input", value_name = "HOST:BUNDLE.INPUT=VALUE")]
+    pub host_inputs: Vec<Assignment>,
     /// Nodes of the site that deploy at once; 0: no limit.
     #[arg(long, value_name = "N")]
     pub batch_max_parallel: Option<u32>,

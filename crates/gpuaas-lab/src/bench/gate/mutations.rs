@@ -81,6 +81,10 @@ const fn telemetry(check: &'static str, seen: &'static str) -> ExpectedRed {
     ExpectedRed { gate: Gate::Telemetry, check, reason: BASELINE, seen }
 }
 
+const fn telemetry_of_metal(check: &'static str, seen: &'static str) -> ExpectedRed {
+    ExpectedRed { gate: Gate::Telemetry, check, reason: METAL, seen }
+}
+
 const fn row(
     name: &'static str,
     changes: &'static [HostChange],
@@ -457,6 +461,7 @@ pub(super) const BROKEN: &[Mutation] = &[
         &[
             telemetry("unit netdata.service", "inactive"),
             telemetry("http :19998/api/v1/info", "curl ended with exit status: 7"),
+            telemetry("metrics of netdata", "curl ended with exit status: 7"),
             telemetry("http :19999/gpuaas/telemetry/health", "curl ended with exit status: 7"),
         ],
     ),
@@ -467,6 +472,14 @@ pub(super) const BROKEN: &[Mutation] = &[
             telemetry("unit nginx.service", "inactive"),
             telemetry("http :19999/gpuaas/telemetry/health", "curl ended with exit status: 7"),
         ],
+    ),
+    row(
+        "Netdata has no go.d.plugin",
+        &[Play(&["have", "broken", "go.d"])],
+        &[telemetry(
+            "metrics of netdata",
+            "no metrics of systemd; there are: disk, mem, net, system",
+        )],
     ),
     row(
         "Netdata's listener is lost",
@@ -544,13 +557,24 @@ pub(super) const BARE_METAL: &[Mutation] = &[
         &[active("unit maas_hardware_sync.timer", METAL, "inactive")],
     ),
     row(
+        "bare metal whose Netdata has no metrics of the GPUs",
+        &[Replace("/etc/netdata/go.d.conf", "nvidia_smi: yes", "nvidia_smi: no")],
+        &[telemetry_of_metal("metrics of netdata", "no metrics of nvidia_smi; there are: ")],
+    ),
+    row(
         "a foreign folder among bare metal's bundles does not silence a gate",
         &[Write(FOREIGN, "exit 1\n"), Play(&["have", "broken", "nvidia-smi"])],
-        &[active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed")],
+        &[
+            active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed"),
+            telemetry_of_metal("metrics of netdata", "no metrics of nvidia_smi"),
+        ],
     ),
     row(
         "bare metal whose driver does not answer",
         &[Play(&["have", "broken", "nvidia-smi"])],
-        &[active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed")],
+        &[
+            active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed"),
+            telemetry_of_metal("metrics of netdata", "no metrics of nvidia_smi"),
+        ],
     ),
 ];
