@@ -116,6 +116,12 @@ fi
 find /sys/fs/cgroup -mindepth 1 -depth -type d -path '/sys/fs/cgroup/gpuaas-host-*' -exec rmdir -- {} + 2>/dev/null || true
 group=/sys/fs/cgroup/gpuaas-host-$name-$(stat -c %i -- "$folder")
 if mkdir -p -- "$group" 2>/dev/null; then printf '%s\n' "$$" >"$group/cgroup.procs" || true; fi
-exec systemd-nspawn --quiet --directory="$root" --boot --register=no --keep-unit --private-network \
-    --machine="$name" --console=pipe --capability=all --kill-signal=SIGRTMIN+4 \
-    --bind=/dev/net/tun
+# A host that starts again has nspawn end with 133, as for systemd to start its unit again (--keep-unit).
+status=133
+while ((status == 133)); do
+    status=0
+    systemd-nspawn --quiet --directory="$root" --boot --register=no --keep-unit --private-network \
+        --machine="$name" --console=pipe --capability=all --kill-signal=SIGRTMIN+4 \
+        --bind=/dev/net/tun || status=$?
+done
+exit "$status"

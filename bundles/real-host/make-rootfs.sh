@@ -16,6 +16,10 @@ packages=(
 )
 # What a release may lack; that it does is said, and left in the system for whoever runs there.
 optional=(netdata systemd-resolved)
+# What the bundles may ask for: which of it the release has is kept in the system, and its suite compares
+# that with the table.
+mapfile -t asked < <(grep -v '^#' -- "$(dirname -- "${BASH_SOURCE[0]}")/../packages.tsv" | cut -f 1 | tail -n +2)
+((${#asked[@]})) || { printf 'error: packages.tsv names no package\n' >&2; exit 1; }
 
 ((EUID == 0)) || fail real_host_needs_root "uid $EUID cannot make a system" "run it as root"
 # shellcheck source=/dev/null
@@ -26,11 +30,15 @@ release=${2:-$VERSION_CODENAME}
 for tool in mmdebstrap systemd-nspawn unshare nsenter; do
     command -v "$tool" >/dev/null || fail real_host_tool_missing "there is no $tool" "apt-get install mmdebstrap systemd-container util-linux"
 done
+# What mmdebstrap mounts and starts ends with this, whatever ends it.
+if [[ ${GPUAAS_ROOTFS_MOUNTS:-} != own ]]; then
+    GPUAAS_ROOTFS_MOUNTS=own exec unshare --mount --propagation private --pid --fork --kill-child --mount-proc -- "$0" "$@"
+fi
 mkdir -p -- "${folder%/*}"
 # Whoever comes second waits, and finds it made.
 exec 9>"$folder.lock"
 flock 9
-stamp=$(printf '%s\n' "$release" "${packages[@]}" "$(sha256sum <"${BASH_SOURCE[0]}")" | sha256sum | cut -c 1-16)
+stamp=$(printf '%s\n' "$release" "${packages[@]}" "${asked[@]}" "$(sha256sum <"${BASH_SOURCE[0]}")" | sha256sum | cut -c 1-16)
 if [[ $(cat -- "$folder/etc/gpuaas-rootfs" 2>/dev/null) == "$stamp" ]]; then
     printf '%s is there\n' "$folder"
     exit 0
@@ -64,6 +72,10 @@ for name in '"${optional[*]}"'; do
     else
         printf "skip %s: %s has no such package\n" "$name" '"$release"' | tee -a "$1/etc/gpuaas-rootfs-lacks" >&2
     fi
+done
+for name in '"${asked[*]}"'; do
+    candidate=$(chroot "$1" apt-cache policy "$name" 2>/dev/null | sed -n "s/^ *Candidate: //p")
+    printf "%s\t%s\n" "$name" "${candidate:-(none)}" >>"$1/etc/gpuaas-rootfs-packages"
 done'
 rm -rf -- "$folder.new"
 include=$(IFS=, && printf '%s' "${packages[*]}")

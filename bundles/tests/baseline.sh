@@ -64,7 +64,7 @@ test_ofed_of_the_image() {
 test_nvidia_repository() {
     use h200-ib
     local url=https://repo.example/cuda/ubuntu2404/x86_64 key=https://repo.example/nvidia.asc digest
-    local site=(H200_NVIDIA_REPO_URL=$url H200_NVIDIA_KEY_URL=$key)
+    local site=(H200_NVIDIA_REPO_URL="$url" H200_NVIDIA_KEY_URL="$key")
     digest=$(printf 'key of %s\n' "$key" | sha256sum) digest=${digest%% *}
     twice nvidia-repository
     refused "another digest" nvidia-repository "${site[@]}" H200_NVIDIA_KEY_SHA256="${digest//[0-9]/0}"

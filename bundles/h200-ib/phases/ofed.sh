@@ -13,7 +13,7 @@
 set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
-# shellcheck source=bundles/h200-ib/files/apt-repository.sh
+# shellcheck source=h200-ib/files/apt-repository.sh
 source "$GPUAAS_BUNDLE_DIR/files/apt-repository.sh"
 
 modules=(mlx5_core mlx5_ib ib_umad ib_ipoib)

@@ -253,9 +253,9 @@ async fn leader(nspawn: &mut Child, before: Option<u32>) -> io::Result<u32> {
         if let Some(status) = nspawn.try_wait()? {
             return Err(io::Error::other(format!("it ended with {status}; see console.log")));
         }
-        // The machine's script has one child, nspawn, and that has the host.
-        let all = children(nspawn.id().unwrap_or_default()).into_iter().flat_map(children);
-        for child in all.filter(|child| Some(*child) != before) {
+        // Below the machine's script is nspawn, anew for each boot, and below that the host.
+        let all = descendants(nspawn.id().unwrap_or_default());
+        for child in all.into_iter().filter(|child| Some(*child) != before) {
             let is_init = fs::read_to_string(format!("/proc/{child}/comm"))
                 .is_ok_and(|name| name.trim() == "systemd");
             let apart = fs::read_link(format!("/proc/{child}/ns/net")).is_ok_and(|net| net != own);
@@ -273,6 +273,18 @@ async fn process_ended(pid: u32) {
     while fs::read_link(format!("/proc/{pid}/ns/net")).is_ok() {
         looks.tick().await;
     }
+}
+
+/// Parents before their children, so a host's first process before any other of the host.
+fn descendants(pid: u32) -> Vec<u32> {
+    let mut all = children(pid);
+    let mut next = 0;
+    while let Some(parent) = all.get(next) {
+        let below = children(*parent);
+        all.extend(below);
+        next += 1;
+    }
+    all
 }
 
 fn children(pid: u32) -> Vec<u32> {
@@ -407,6 +419,66 @@ mod tests {
         let ended = tokio::time::timeout(Duration::from_secs(30), first.wait()).await;
         let signal = std::os::unix::process::ExitStatusExt::signal(&ended.unwrap().unwrap());
         assert_eq!(signal, Some(Signal::KILL.as_raw()));
+    }
+
+    /// A boot that the host itself orders brings another first process, another network, and the metadata
+    /// service in it.
+    #[tokio::test]
+    async fn a_host_that_starts_again_is_served_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let factory = match SystemdHostFactory::new(None, dir.path()) {
+            Ok(factory) => Arc::new(factory),
+            Err(failure) => return println!("skipped: {failure}"),
+        };
+        let folder = dir.path().join("host");
+        let host = SystemdHost { factory, folder: folder.clone(), ..machine() };
+        let life = tokio::spawn(async move { Arc::new(host).run_until_power_off().await });
+        let first = first_process(&folder, None).await;
+        let reboot = inside(first, "systemctl reboot --force").await;
+        assert!(reboot.status.success(), "{reboot:?}");
+        let second = first_process(&folder, Some(first)).await;
+        assert!(!life.is_finished(), "{}", console(&folder));
+        life.abort();
+        assert!(life.await.unwrap_err().is_cancelled());
+        tokio::time::timeout(Duration::from_secs(60), process_ended(second)).await.unwrap();
+    }
+
+    /// The first process of the host in `folder` that is not the one of the boot `before`, once it answers
+    /// on the port of MAAS' metadata service.
+    async fn first_process(folder: &Path, before: Option<u32>) -> u32 {
+        let argument = format!("--directory={}/root", folder.display());
+        let wait = async {
+            let mut looks = tokio::time::interval(Duration::from_millis(200));
+            loop {
+                looks.tick().await;
+                let own = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+                    let line = fs::read(entry.path().join("cmdline")).ok()?;
+                    let is_nspawn =
+                        String::from_utf8_lossy(&line).split('\0').any(|w| w == argument);
+                    is_nspawn.then(|| entry.file_name().to_str()?.parse::<u32>().ok()).flatten()
+                });
+                for child in own.flat_map(children).filter(|child| Some(*child) != before) {
+                    // 401: it asks for a machine's token.
+                    let ask = "curl -s -o /dev/null -w '%{http_code}' \
+                               http://127.0.0.1:5240/MAAS/metadata/2012-03-01/user-data";
+                    if inside(child, ask).await.stdout == b"401" {
+                        return child;
+                    }
+                }
+            }
+        };
+        let found = tokio::time::timeout(Duration::from_secs(240), wait).await;
+        found.unwrap_or_else(|_| panic!("no host is served: {}", console(folder)))
+    }
+
+    async fn inside(pid: u32, line: &str) -> std::process::Output {
+        let mut enter = Command::new("nsenter");
+        enter.args(["--all", "--target", &pid.to_string(), "--", "sh", "-c", line]);
+        enter.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().await.unwrap()
+    }
+
+    fn console(folder: &Path) -> String {
+        fs::read_to_string(folder.join("console.log")).unwrap_or_default()
     }
 
     #[tokio::test]
