@@ -25,6 +25,7 @@ mod effects;
 pub mod engine;
 pub mod failpoint;
 mod feed;
+mod feed_pace;
 pub mod fetch;
 mod image_check;
 mod lease;

@@ -28,6 +28,7 @@ use tracing::Instrument as _;
 use crate::circuit_breaker;
 use crate::control::{self, MarkSeen};
 use crate::feed;
+use crate::feed_pace::{self, FeedPace};
 use crate::outage;
 use crate::region_identity::identify_region;
 use crate::repeated_failure::RepeatedFailure;
@@ -50,10 +51,6 @@ const PAGE: u32 = 1000;
 /// Wall seconds between two looks for sites with new work. While no site is watched, new work is
 /// noticed at once.
 const KEEPER_SECONDS: f64 = 0.5;
-/// After a look that found something, the next comes in this part of the usual time: what happens to
-/// many machines at once happens in a row, and a machine that says one thing soon says another. Each
-/// look that finds nothing doubles it.
-const BUSY_PART: f64 = 0.25;
 /// Part of the lease of a watch after which it is renewed.
 const RENEWAL_PART: f64 = 1.0 / 3.0;
 /// Looks without any open run before the watcher ends.
@@ -76,7 +73,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
                 failing.succeeded();
                 for site in sites {
                     if watchers.contains_key(&site.id)
-                        || feed_pace(&shared, site.id).await.is_none()
+                        || feed_pace::of_site(&shared, site.id).await == FeedPace::Unwatched
                     {
                         continue;
                     }
@@ -123,30 +120,6 @@ async fn ask_unwatched_regions(
     }
 }
 
-/// Seconds between two looks at the feed of a site; none: nobody has to look.
-async fn feed_pace(shared: &Shared, site_id: SiteId) -> Option<f64> {
-    let config = &shared.config;
-    let pace = async {
-        if shared.store.has_moving_runs(site_id).await? {
-            return Ok(Some(config.poll_seconds));
-        }
-        let follow =
-            config.idle_poll_seconds > 0.0 && shared.store.has_nodes_in_service(site_id).await?;
-        if !follow {
-            return Ok(None);
-        }
-        let seconds = match shared.store.site(site_id).await?.spec.idle_poll_seconds {
-            0 => config.idle_poll_seconds,
-            of_site => f64::from(of_site) * shared.clock.factor().max(1.0),
-        };
-        Ok::<_, StoreError>(Some(seconds.max(config.poll_seconds)))
-    };
-    pace.await.unwrap_or_else(|error| {
-        tracing::warn!(%error, %site_id, "it is not known whether to watch the site");
-        None
-    })
-}
-
 /// Watches one site until nothing is open there, another replica watches it, or the engine stops.
 pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
     let now = shared.clock.now();
@@ -169,7 +142,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         seen_set: HashSet::new(),
         health: String::new(),
         silence: RepeatedFailure::new("the event feed is silent"),
-        pace: 1.0,
+        part: 1.0,
         answering_since: None,
         unannounced: UnannouncedChanges::default(),
         rewind: None,
@@ -223,8 +196,8 @@ struct Watcher {
     seen_set: HashSet<u64>,
     health: String,
     silence: RepeatedFailure,
-    /// Part of the usual time until the next look while something moves.
-    pace: f64,
+    /// Part of the usual time until the next look while MAAS holds runs up.
+    part: f64,
     /// Since when the region answers again, as of the last look that woke the runs that waited.
     answering_since: Option<Timestamp>,
     /// Looks for what makes no event.
@@ -249,24 +222,18 @@ impl Watcher {
             let began = self.shared.clock.now();
             self.poll_feed().await?;
             due.mark_unchanged();
-            let pace = feed_pace(&self.shared, self.lease.site_id).await;
-            idle = if pace.is_some() { 0 } else { idle + 1 };
-            let usual = self.shared.config.poll_seconds;
-            let pace = match pace {
-                Some(quiet) if quiet > usual => quiet,
-                // A region that answers slowly is not asked without a pause.
-                _ => {
-                    let took = self.shared.clock.now().seconds_since(began);
-                    (usual * self.pace).max((2.0 * took).min(usual))
-                }
-            };
+            let pace = feed_pace::of_site(&self.shared, self.lease.site_id).await;
+            idle = if pace == FeedPace::Unwatched { idle + 1 } else { 0 };
+            let took = self.shared.clock.now().seconds_since(began);
+            let seconds = pace.seconds(self.shared.config.poll_seconds, self.part, took);
             let failures = i32::try_from(self.silence.count().min(10)).unwrap_or(10);
-            let pause = (pace * 2f64.powi(failures)).min(LONGEST_PAUSE_SECONDS.max(pace));
+            let longest = LONGEST_PAUSE_SECONDS.max(seconds);
+            let pause = (seconds * 2f64.powi(failures)).min(longest);
             tokio::select! {
                 biased;
                 _ = stop.changed() => {}
                 // New work: the pace of a quiet site is not for it.
-                _ = due.changed(), if pace > usual => {}
+                _ = due.changed(), if pace.is_quiet() => {}
                 () = self.shared.clock.sleep_until(began.plus_seconds(pause)) => {}
             }
         }
@@ -524,10 +491,10 @@ impl Watcher {
     async fn apply(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
         let newest = events.last().map(feed::event_id).max(self.cursor);
         if events.is_empty() {
-            self.pace = (self.pace * 2.0).min(1.0);
+            self.part = feed_pace::part_after(self.part, false);
             return Ok(());
         }
-        self.pace = BUSY_PART;
+        self.part = feed_pace::part_after(self.part, events.iter().any(feed::lets_a_run_act));
         let named: BTreeSet<&str> = events.iter().filter_map(|e| e.node.as_deref()).collect();
         let site_id = self.lease.site_id;
         let nodes = self.shared.store.nodes_with_system_ids(site_id, named).await?;

@@ -1,7 +1,7 @@
 //! Queries of the engine, and of a process that starts, that belong to no one table.
 
 use gpuaas_core::record::NodeRecord;
-use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
+use gpuaas_types::{NodeId, RunId, SiteId, Step, Timestamp};
 
 use crate::database::args;
 use crate::error::StoreError;
@@ -44,6 +44,23 @@ impl Store {
             )
             .await?;
         Ok(row.is_some())
+    }
+
+    /// Steps that runs of the site are in which move, each once.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn moving_steps(&self, site_id: SiteId) -> Result<Vec<Step>, StoreError> {
+        let rows = self
+            .reader()
+            .await?
+            .all(
+                "SELECT DISTINCT step FROM run WHERE site_id = $1 \
+                 AND status IN ('running', 'waiting') ORDER BY step",
+                args![site_id.0],
+            )
+            .await?;
+        rows.iter().map(|row| row.cols().enum_str()).collect()
     }
 
     /// Whether nodes of the site are in service: active, or held back, with a machine.

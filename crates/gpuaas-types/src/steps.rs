@@ -238,6 +238,20 @@ steps! {
 /// `batch_max_parallel` counts; a parked run takes no image and is not counted.
 pub const DEPLOYING: [Step; 3] = [Step::Deploy, Step::ReleaseForRetry, Step::FirstBoot];
 
+/// Steps in which the host goes on by itself, whatever is known of it: the end of its deployment is
+/// news to us and holds nothing up.
+pub const HOST_GOES_ON: &[Step] = &[
+    Step::Deploy,
+    Step::FirstBoot,
+    Step::BootstrapFetch,
+    Step::SiteBootstrap,
+    Step::NodeBootstrap,
+    Step::Enrollment,
+    Step::HostReboot,
+    Step::PrereqChecks,
+    Step::Confirmation,
+];
+
 impl Step {
     /// The row of the step.
     #[must_use]

@@ -4,7 +4,7 @@ use gpuaas_store::{
     MachineRead, NodeChange, ObservedEvent, RunWrite, WatchLease, WatchUpdate, WatchedMachine,
 };
 use gpuaas_types::machine::{MachineView, Observation, maas_status as status};
-use gpuaas_types::{NodeId, NodeState, RunStatus, SiteId, Timestamp};
+use gpuaas_types::{NodeId, NodeState, RunStatus, SiteId, Step, Timestamp};
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
 
@@ -213,6 +213,9 @@ fn small_questions_get_answers() {
         assert!(store.moving_runs(SiteId(id())).await.unwrap().is_empty());
         assert!(store.has_moving_runs(fixture.site_id).await.unwrap());
         assert!(!store.has_moving_runs(SiteId(id())).await.unwrap());
+        fixture.node("j22u15").await;
+        assert_eq!(store.moving_steps(fixture.site_id).await.unwrap(), [Step::Accept]);
+        assert_eq!(store.moving_steps(SiteId(id())).await.unwrap(), []);
 
         let watched = |now| store.is_watched(fixture.site_id, now);
         let lease = watch(&fixture).await;
