@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_core::batch::{self, BatchSnapshot, decide_batch};
-use gpuaas_core::record::NodeHardware;
+use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_core::step_duration::percentile;
 use gpuaas_store::{
     NewAuditEntry, NewBatch, NewNode, NodeFilter, OperatorBatchCommand, SecretString, StoreError,
@@ -21,8 +21,7 @@ use gpuaas_types::batch::{
     BatchSpec, BatchStatus,
 };
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
-use gpuaas_types::spec::OnboardRequest;
-use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Timestamp};
+use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Problem, Timestamp};
 use serde_json::json;
 
 use crate::body::{Body, JsonBytes, Key, PageFilter, QueryParams};
@@ -82,7 +81,7 @@ impl CheckedManifest {
         }
         let mut machines = Vec::new();
         for (index, machine) in spec.machines.iter_mut().enumerate() {
-            match check::onboard(&request(machine)) {
+            match check_machine(machine) {
                 Ok((hostname, hardware)) => {
                     machines.push((index, hostname, hardware, machine.bmc_password.take()));
                 }
@@ -156,13 +155,19 @@ impl CheckedManifest {
             hardware,
             bmc_password: password.map(SecretString::from),
         };
+        let taken = spec.machines.iter().filter_map(|machine| machine.take_over.as_ref());
+        let taken: Vec<_> = taken.collect();
+        let mut detail = json!({
+            "id": id, "site": spec.site, "profile": spec.profile, "machines": machines.len(),
+        });
+        if !taken.is_empty() {
+            detail["take_over"] = json!(taken);
+        }
         let audit = NewAuditEntry {
-            actor: ADMIN.to_owned(),
+            actor: taken.first().map_or_else(|| ADMIN.to_owned(), |word| word.actor.clone()),
             action: "batch.create".to_owned(),
             subject: spec.name.clone(),
-            detail: json!({
-                "id": id, "site": spec.site, "profile": spec.profile, "machines": machines.len(),
-            }),
+            detail,
         };
         NewBatch {
             id,
@@ -213,18 +218,21 @@ fn check_fields(spec: &BatchSpec, faults: &mut Vec<FieldError>) {
     }
 }
 
-fn request(machine: &BatchMachine) -> OnboardRequest {
-    let machine = machine.clone();
-    OnboardRequest {
-        hostname: machine.hostname,
-        bmc_address: machine.bmc_address,
-        bmc_user: machine.bmc_user,
-        bmc_password: machine.bmc_password,
-        power_type: machine.power_type,
-        mac_addresses: machine.mac_addresses,
-        architecture: machine.architecture,
-        ..OnboardRequest::default()
+/// Its hostname and hardware in normal form; what names it otherwise becomes so in its place.
+fn check_machine(machine: &mut BatchMachine) -> Result<(String, NodeHardware), Problem> {
+    let request = machine.onboard_request("", "");
+    let checked = check::onboard(&request)?;
+    (machine.system_id, machine.serial, machine.take_over) = (None, None, None);
+    for said in check::reports(&request)? {
+        match said {
+            ReportKind::MachineNamed { system_id, serial } => {
+                (machine.system_id, machine.serial) = (system_id, serial);
+            }
+            ReportKind::TakeOverApproved(word) => machine.take_over = Some(word),
+            _ => {}
+        }
     }
+    Ok(checked)
 }
 
 /// What is taken, and by whom: by nodes of the site and by machines further up in the manifest.

@@ -164,16 +164,13 @@ pub(crate) fn reports(request: &OnboardRequest) -> Result<Vec<ReportKind>, Probl
     if serial.as_ref().is_some_and(unfit) {
         return Err(invalid("serial", "1 to 128 printable characters are wanted"));
     }
-    let mut reports = Vec::new();
-    if system_id.is_some() || serial.is_some() {
-        reports.push(ReportKind::MachineNamed { system_id, serial });
-    }
+    let mut take_over = None;
     if let Some(word) = &request.take_over {
         identifier("take_over.system_id", &word.system_id, "_-")?;
         let (actor, reason) = actor_and_reason(&word.actor, &word.reason)?;
-        reports.push(ReportKind::TakeOverApproved(TakeOver { actor, reason, ..word.clone() }));
+        take_over = Some(TakeOver { actor, reason, ..word.clone() });
     }
-    Ok(reports)
+    Ok(ReportKind::of_request(system_id, serial, take_over))
 }
 
 fn has_control(text: &str) -> bool {

@@ -20,7 +20,6 @@ use crate::ctx::{ADMIN, Ctx};
 use crate::idempotency::idempotency_key;
 use crate::node_facts::KnownFacts;
 use crate::node_view::{find_node, is_live};
-use crate::onboard_plan::take_over_text;
 use crate::pages::PageRequest;
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{bundles, check, node_change, strict};
@@ -89,7 +88,7 @@ async fn plan(
         "hostname": hostname, "site": request.site, "profile": request.profile, "run": run_id,
     });
     if let Some(word) = &request.take_over {
-        let (code, text) = (TimelineCode::TakeOverApproved.into(), take_over_text(word));
+        let (code, text) = (TimelineCode::TakeOverApproved.into(), word.to_string());
         timeline.push(TimelineEvent { code, text, ..accepted.clone() });
         detail["take_over"] = json!(word);
     }

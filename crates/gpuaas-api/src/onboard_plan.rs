@@ -16,7 +16,7 @@ use gpuaas_types::api::{PlannedStep, SiteResource};
 use gpuaas_types::codes::{ParkCode, ProblemCode};
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::plan::{OnboardPlan, PlannedMachine, TakeOverPlan, TakeOverRequest};
-use gpuaas_types::spec::{OnboardRequest, ProfileSpec, TakeOver};
+use gpuaas_types::spec::{OnboardRequest, ProfileSpec};
 use gpuaas_types::{
     NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
 };
@@ -229,11 +229,4 @@ pub(crate) async fn take_over(
         ctx.wake_engine();
     }
     Ok(Json(plan))
-}
-
-/// The line of the timeline that says who lets an onboarding have a machine.
-pub(crate) fn take_over_text(word: &TakeOver) -> String {
-    let TakeOver { system_id, owner, actor, reason } = word;
-    let owner = owner.as_deref().unwrap_or("nobody");
-    format!("{actor} takes machine {system_id}, owned by {owner}: {reason}")
 }

@@ -13,9 +13,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use gpuaas_types::batch::{BatchCounts, BatchSpec, BatchStop};
+use gpuaas_types::batch::{BatchCounts, BatchMachine, BatchSpec, BatchStop};
 use gpuaas_types::{BatchPhase, MemberState, NodeState, RunStatus, Timestamp};
 
+use crate::record::ReportKind;
 use crate::step_duration::percentile;
 
 /// Members begun in one write; the rest follows at once, and others may write in between.
@@ -121,6 +122,13 @@ pub fn failure_ratio(members: &[MemberSnapshot]) -> f64 {
         (_, 0) => 0.0,
         (failing, ended) => f64::from(failing) / f64::from(ended),
     }
+}
+
+/// What the run of a machine goes by from its beginning, beside the node's hardware.
+#[must_use]
+pub fn reports_of_machine(machine: &BatchMachine) -> Vec<ReportKind> {
+    let machine = machine.clone();
+    ReportKind::of_request(machine.system_id, machine.serial, machine.take_over)
 }
 
 /// Positions of the canaries; see the module text.

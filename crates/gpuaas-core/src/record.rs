@@ -179,6 +179,21 @@ pub enum ReportKind {
     TakeOverApproved(TakeOver),
 }
 
+impl ReportKind {
+    /// What a request says to its run beside the hardware: further identifiers of the machine, and
+    /// that a machine in use may be taken.
+    #[must_use]
+    pub fn of_request(
+        system_id: Option<String>,
+        serial: Option<String>,
+        take_over: Option<TakeOver>,
+    ) -> Vec<Self> {
+        let named = (system_id.is_some() || serial.is_some())
+            .then_some(Self::MachineNamed { system_id, serial });
+        named.into_iter().chain(take_over.map(Self::TakeOverApproved)).collect()
+    }
+}
+
 /// A [`ReportKind`] with its run and time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use gpuaas_core::batch::{BatchDecision, BatchSnapshot, decide_batch};
+use gpuaas_core::batch::{BatchDecision, BatchSnapshot, decide_batch, reports_of_machine};
 use gpuaas_store::{
     BatchAdvance, MemberStart, NewAuditEntry, NewRun, StoreError, StoredBatch, StoredMember,
 };
@@ -106,17 +106,28 @@ fn plan(
             BatchPhase::Canary => format!("its turn in batch {name}, as a canary"),
             _ => format!("its turn in batch {name}"),
         };
+        let turn = TimelineEvent {
+            at: now,
+            run_id: Some(id),
+            step: Some(row.first()),
+            source: Source::ControlPlane,
+            code: TimelineCode::BatchTurn.into(),
+            text: text.clone(),
+        };
+        let machine = usize::try_from(member.position).ok();
+        let machine = machine.and_then(|position| batch.spec.machines.get(position));
+        let word = machine.and_then(|machine| machine.take_over.as_ref());
+        let taken = word.map(|word| TimelineEvent {
+            source: Source::Operator,
+            code: TimelineCode::TakeOverApproved.into(),
+            text: word.to_string(),
+            ..turn.clone()
+        });
         MemberStart {
             position: member.position,
             node_id: member.node_id,
-            history: TimelineEvent {
-                at: now,
-                run_id: Some(id),
-                step: Some(row.first()),
-                source: Source::ControlPlane,
-                code: TimelineCode::BatchTurn.into(),
-                text: text.clone(),
-            },
+            reports: machine.map(reports_of_machine).unwrap_or_default(),
+            history: std::iter::once(turn).chain(taken).collect(),
             run: NewRun {
                 id,
                 kind: RunKind::Onboard,

@@ -13,10 +13,10 @@ use gpuaas_store::{
     StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
-use gpuaas_types::batch::{BatchAccepted, BatchSpec};
-use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::batch::{BatchAccepted, BatchMachine, BatchSpec};
+use gpuaas_types::spec::{ProfileSpec, SiteSpec, TakeOver};
 use gpuaas_types::{BatchId, BatchPhase, MemberState, NodeId, RandomIds};
-use maas_sim::{Fault, FaultKind, H200, LogEntry, SimOptions, ZERO};
+use maas_sim::{Fault, FaultKind, H200, LogEntry, MachineSpec, SimOptions, Status, ZERO};
 use rand::{Rng as _, SeedableRng as _};
 
 fn zero(machines: usize) -> SimOptions {
@@ -192,6 +192,45 @@ async fn a_canary_that_is_written_off_is_followed_by_another_canary() {
     assert!(members[0].written_off);
     let (batch, _, decision) = decide_now(&harness).await;
     assert_eq!((decision.phase, batch.ended_at), (BatchPhase::Rolling, None), "one is parked");
+    harness.engine.stop().await;
+}
+
+/// Of two machines that somebody deployed, the one is taken for which the manifest has a word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_in_use_is_taken_at_the_word_of_its_manifest() {
+    let harness = Harness::with(zero(2), ProfileSpec::default(), 10.0).await;
+    let ids: Vec<String> = harness
+        .hosts
+        .iter()
+        .map(|host| {
+            let spec = MachineSpec::new(&host.name, Status::Deployed);
+            harness.sim.with(|region| region.add_machine(spec))
+        })
+        .collect();
+    let machine = |at: usize, take_over| BatchMachine {
+        hostname: harness.hosts[at].name.clone(),
+        take_over,
+        ..BatchMachine::default()
+    };
+    let word = TakeOver {
+        system_id: ids[0].clone(),
+        owner: Some("admin".to_owned()),
+        actor: "ann".to_owned(),
+        reason: "it is ours".to_owned(),
+    };
+    let machines = vec![machine(0, Some(word)), machine(1, None)];
+    start(&harness, BatchSpec { machines, ..spec(0) }).await;
+    let settled = |_: &StoredBatch, states: &[MemberState]| {
+        states == [MemberState::Active, MemberState::Parked]
+    };
+    let (_, members) = until(&harness, settled).await;
+    let park = members[1].run.as_ref().unwrap().park.clone().unwrap();
+    assert_eq!(park.code, "machine_in_use");
+    let run = members[0].run.as_ref().unwrap().id;
+    let lines = harness.store.timeline_of_run(run, 0, 1000).await.unwrap();
+    let said = lines.iter().find(|line| line.event.code == "take_over_approved").unwrap();
+    let text = format!("ann takes machine {}, owned by admin: it is ours", ids[0]);
+    assert_eq!(said.event.text, text);
     harness.engine.stop().await;
 }
 

@@ -13,6 +13,7 @@
 use std::collections::HashMap;
 
 use gpuaas_core::batch::{MemberSnapshot, member_state};
+use gpuaas_core::record::ReportKind;
 use gpuaas_types::api::{Park, TimelineEvent, Wait};
 use gpuaas_types::batch::{BatchAccepted, BatchSpec, BatchStop};
 use gpuaas_types::codes::ProblemCode;
@@ -26,6 +27,7 @@ use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
 use crate::tables::node::{BMC_PASSWORD, NewNode, insert_node};
+use crate::tables::report::append_reports;
 use crate::tables::run::{NewRun, insert_run};
 use crate::tables::secret::put_secret;
 use crate::tables::timeline;
@@ -149,8 +151,10 @@ pub struct MemberStart {
     pub node_id: NodeId,
     /// Onboarding run to make.
     pub run: NewRun,
-    /// Line for the timeline of the node.
-    pub history: TimelineEvent,
+    /// What the run goes by from its beginning.
+    pub reports: Vec<ReportKind>,
+    /// Lines for the timeline of the node.
+    pub history: Vec<TimelineEvent>,
 }
 
 /// A step of a batch: all of it is kept, or nothing.
@@ -304,7 +308,7 @@ async fn start_member(
     batch: &StoredBatch,
     member: &MemberStart,
 ) -> Result<(), StoreError> {
-    let MemberStart { position, node_id, run, .. } = member;
+    let MemberStart { position, node_id, run, reports, .. } = member;
     let site_and_profile = (batch.site_id, batch.profile_id);
     match insert_run(conn, now, *node_id, site_and_profile, run).await {
         Err(StoreError::Conflict { detail, .. }) => return Err(batch_moved(detail)),
@@ -324,10 +328,16 @@ async fn start_member(
             args![node_id.0, run.id.0, now],
         )
         .await?;
-    if taken == 1 && free == 1 {
-        return Ok(());
+    if taken != 1 || free != 1 {
+        return Err(batch_moved(format!(
+            "member {position} of batch {} no longer waits",
+            batch.id
+        )));
     }
-    Err(batch_moved(format!("member {position} of batch {} no longer waits", batch.id)))
+    for report in reports {
+        append_reports(conn, now, run.id, report).await?;
+    }
+    Ok(())
 }
 
 async fn advance(conn: &mut Conn, now: Timestamp, step: &BatchAdvance) -> Result<(), StoreError> {
@@ -353,8 +363,13 @@ async fn advance(conn: &mut Conn, now: Timestamp, step: &BatchAdvance) -> Result
     if changed == 0 {
         return Err(batch_moved(format!("batch {} has changed", batch.id)));
     }
-    timeline::append(conn, step.begin.iter().map(|member| (member.node_id, &member.history)))
-        .await?;
+    let mut lines = Vec::new();
+    for member in &step.begin {
+        for line in &member.history {
+            lines.push((member.node_id, line));
+        }
+    }
+    timeline::append(conn, lines).await?;
     match &step.audit {
         Some(entry) => audit::append(conn, now, entry).await,
         None => Ok(()),

@@ -104,11 +104,10 @@ impl IssuedCommand {
                 format!("{actor} skips check {check} until {until}: {reason}"),
             ),
             OperatorCommand::TakeOver { system_id, owner } => {
-                let owner = owner.as_deref().unwrap_or("nobody");
-                (
-                    TimelineCode::TakeOverApproved,
-                    format!("{actor} takes machine {system_id}, owned by {owner}: {reason}"),
-                )
+                let (system_id, owner) = (system_id.clone(), owner.clone());
+                let (actor, reason) = (actor.clone(), reason.clone());
+                let word = TakeOver { system_id, owner, actor, reason };
+                (TimelineCode::TakeOverApproved, word.to_string())
             }
         }
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::Resource;
 use crate::ids::{BatchId, NodeId, RunId};
 use crate::lifecycle::{BatchPhase, MemberState};
+use crate::spec::{OnboardRequest, TakeOver};
 use crate::steps::Step;
 use crate::time::Timestamp;
 
@@ -76,6 +77,37 @@ pub struct BatchMachine {
     /// Architecture; default `amd64/generic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
+    /// MAAS' identifier of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_id: Option<String>,
+    /// Serial number of the machine's chassis, as its firmware says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// A machine in use may be taken; none: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub take_over: Option<TakeOver>,
+}
+
+impl BatchMachine {
+    /// What the onboarding of the machine asks for, at a site and with a profile.
+    #[must_use]
+    pub fn onboard_request(&self, site: &str, profile: &str) -> OnboardRequest {
+        let machine = self.clone();
+        OnboardRequest {
+            hostname: machine.hostname,
+            site: site.to_owned(),
+            profile: profile.to_owned(),
+            bmc_address: machine.bmc_address,
+            bmc_user: machine.bmc_user,
+            bmc_password: machine.bmc_password,
+            power_type: machine.power_type,
+            mac_addresses: machine.mac_addresses,
+            architecture: machine.architecture,
+            system_id: machine.system_id,
+            serial: machine.serial,
+            take_over: machine.take_over,
+        }
+    }
 }
 
 /// Body of `POST /api/v1/batches`.

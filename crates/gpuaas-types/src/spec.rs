@@ -1,6 +1,7 @@
 //! What operators write: sites, profiles, fabric addresses. Unknown fields are refused by name.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -294,6 +295,15 @@ pub struct TakeOver {
     pub actor: String,
     /// The operator's reason, as the audit keeps it.
     pub reason: String,
+}
+
+impl fmt::Display for TakeOver {
+    /// Who lets an onboarding have which machine, and why.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { system_id, owner, actor, reason } = self;
+        let owner = owner.as_deref().unwrap_or("nobody");
+        write!(f, "{actor} takes machine {system_id}, owned by {owner}: {reason}")
+    }
 }
 
 /// What is asked of an onboarding. Every identifier that is given has to be the machine's.

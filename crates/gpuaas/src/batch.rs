@@ -8,13 +8,18 @@ use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::output::{self, fields, or_dash, table, table_dropping};
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::List;
-use gpuaas_types::batch::{BatchAccepted, BatchActionRequest, BatchCreate, BatchResource};
+use gpuaas_types::batch::{
+    BatchAccepted, BatchActionRequest, BatchCreate, BatchResource, BatchSpec,
+};
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::plan::OnboardPlan;
 use gpuaas_types::{BatchPhase, MemberState, Timestamp};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::args::{BatchCommand, BatchOrderArgs, BatchStartArgs};
+use crate::confirm::confirm;
 use crate::manifest;
+use crate::onboarding::{draw_plans, take_over_word};
 
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail before following is given up: a restart takes less.
@@ -46,7 +51,13 @@ pub async fn run(command: BatchCommand, terminal: &mut Terminal) -> Result<(), F
 async fn start(args: &BatchStartArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let spec = manifest::batch(&args.file)?;
     let client = ApiClient::from_args(&args.api)?;
-    let body = BatchCreate { spec, dry_run: args.dry_run };
+    let mut body = BatchCreate { spec, dry_run: args.dry_run };
+    if args.take_over {
+        let plans = take_over(args, &client, &mut body.spec, terminal).await?;
+        if args.dry_run {
+            return output::print(terminal, args.api.format, &plans, draw_plans);
+        }
+    }
     let started = client.start_batch(&body, args.idempotency_key.as_deref()).await;
     let accepted =
         started.map_err(|failure| manifest::name_hosts(failure, &args.file, &body.spec))?;
@@ -60,6 +71,41 @@ async fn start(args: &BatchStartArgs, terminal: &mut Terminal) -> Result<(), Fai
     };
     output::print(terminal, args.api.format, &batch, show)?;
     if args.wait { verdict(&batch) } else { Ok(()) }
+}
+
+/// Finds the machines of a manifest that are in use, shows them, asks once, and writes the word for
+/// each into the manifest: for the machine and the owner that were shown, and for no others. Answers
+/// the plans of these machines.
+async fn take_over(
+    args: &BatchStartArgs,
+    client: &ApiClient,
+    spec: &mut BatchSpec,
+    terminal: &mut Terminal,
+) -> Result<List<OnboardPlan>, Failure> {
+    // A manifest with mistakes is refused before MAAS is asked about any of its machines.
+    let checked = BatchCreate { spec: spec.clone(), dry_run: true };
+    let checked = client.start_batch(&checked, None).await;
+    checked.map_err(|failure| manifest::name_hosts(failure, &args.file, spec))?;
+    let reason = args.reason.as_deref().unwrap_or_default();
+    let mut plans = Vec::new();
+    for machine in &mut spec.machines {
+        let request = machine.onboard_request(&spec.site, &spec.profile);
+        let plan = client.plan_onboarding(&request).await?;
+        if let Some(word) = take_over_word(&plan, &args.who.actor, reason) {
+            machine.take_over = Some(word);
+            plans.push(plan);
+        }
+    }
+    let plans = List::whole(plans);
+    if plans.items.is_empty() {
+        terminal.message(&format!("{}: no machine in use is to be taken", spec.name));
+    } else if !args.dry_run {
+        terminal.message(&draw_plans(&plans, terminal.style()));
+        if !args.yes {
+            confirm(&spec.name, "take-over", terminal)?;
+        }
+    }
+    Ok(plans)
 }
 
 async fn send_batch_command(

@@ -168,19 +168,14 @@ fn listed_request(
         )
         .hint(format!("it has {}; or give --mac and --bmc-address", names.join(", ")))
     })?;
+    let request = machine.onboard_request(&args.site, &args.profile);
     Ok(OnboardRequest {
         hostname: name,
-        site: args.site.clone(),
-        profile: args.profile.clone(),
-        bmc_address: machine.bmc_address,
-        bmc_user: machine.bmc_user,
-        bmc_password: machine.bmc_password,
-        power_type: args.power_type.clone().or(machine.power_type),
-        mac_addresses: machine.mac_addresses,
-        architecture: args.architecture.clone().or(machine.architecture),
-        system_id: args.system_id.clone(),
-        serial: args.serial.clone(),
-        take_over: None,
+        power_type: args.power_type.clone().or(request.power_type),
+        architecture: args.architecture.clone().or(request.architecture),
+        system_id: args.system_id.clone().or(request.system_id),
+        serial: args.serial.clone().or(request.serial),
+        ..request
     })
 }
 
@@ -192,8 +187,8 @@ fn approve(
     request: &mut OnboardRequest,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
-    let in_use = plan.park.as_ref().is_some_and(|park| park.code == ParkCode::MachineInUse);
-    let Some(machine) = plan.machine.as_ref().filter(|_| in_use) else {
+    let reason = args.reason.as_deref().unwrap_or_default();
+    let Some(word) = take_over_word(plan, &args.who.actor, reason) else {
         terminal.message(&format!("{}: no machine in use is to be taken", plan.hostname));
         return Ok(());
     };
@@ -201,13 +196,20 @@ fn approve(
     if !args.yes {
         confirm(&plan.hostname, "take-over", terminal)?;
     }
-    request.take_over = Some(TakeOver {
+    request.take_over = Some(word);
+    Ok(())
+}
+
+/// The word for the machine and the owner that a plan shows; none: no machine in use is to be taken.
+pub(crate) fn take_over_word(plan: &OnboardPlan, actor: &str, reason: &str) -> Option<TakeOver> {
+    plan.park.as_ref().filter(|park| park.code == ParkCode::MachineInUse)?;
+    let machine = plan.machine.as_ref()?;
+    Some(TakeOver {
         system_id: machine.system_id.clone(),
         owner: machine.owner.clone(),
-        actor: args.who.actor.clone(),
-        reason: args.reason.clone().unwrap_or_default(),
-    });
-    Ok(())
+        actor: actor.to_owned(),
+        reason: reason.to_owned(),
+    })
 }
 
 /// `gpuaas run take-over`.
@@ -241,7 +243,8 @@ fn draw_take_over(plan: &TakeOverPlan, _: Style) -> String {
     text
 }
 
-fn draw_plans(plans: &List<OnboardPlan>, _: Style) -> String {
+/// Plans for a person.
+pub(crate) fn draw_plans(plans: &List<OnboardPlan>, _: Style) -> String {
     plans.items.iter().map(draw_plan).collect::<Vec<_>>().join("\n")
 }
 

@@ -40,14 +40,15 @@ async fn begin_first(rig: &Rig, now: Timestamp) -> RunId {
             profile_revision: 1,
             cause: "its turn".to_owned(),
         },
-        history: TimelineEvent {
+        reports: Vec::new(),
+        history: vec![TimelineEvent {
             at: now,
             run_id: Some(id),
             step: Some(Step::Accept),
             source: Source::ControlPlane,
             code: "batch_turn".to_owned(),
             text: "its turn".to_owned(),
-        },
+        }],
     };
     let step = BatchAdvance {
         batch,
@@ -104,6 +105,35 @@ async fn a_manifest_becomes_a_batch_of_nodes_that_wait() {
     let listed = rig.get("/api/v1/batches").await.ok();
     assert_eq!(listed["items"][0]["status"]["counts"]["waiting"], 3);
     assert_eq!(listed["items"][0]["status"].get("members"), None);
+}
+
+#[tokio::test]
+async fn a_machine_of_a_batch_is_taken_at_the_word_in_its_manifest() {
+    let rig = Rig::with_site().await;
+    let mut body = manifest(&["h1", "h2"]);
+    let word = json!({ "system_id": "abc123", "owner": "bob", "actor": "ann", "reason": "" });
+    let machines = &mut body["spec"]["machines"];
+    machines[0]["take_over"] = word;
+    machines[0]["serial"] = json!(" S-1 ");
+    machines[1]["system_id"] = json!("a b");
+    let refused = rig.post("/api/v1/batches", body.clone()).await;
+    assert_eq!(refused.code(), "batch_invalid");
+    let errors = refused.json()["errors"].clone();
+    let fields: Vec<&Value> =
+        errors.as_array().unwrap().iter().map(|error| &error["field"]).collect();
+    assert_eq!(fields, ["spec.machines.0.reason", "spec.machines.1.system_id"]);
+
+    let machines = &mut body["spec"]["machines"];
+    machines[0]["take_over"]["reason"] = json!("bob left");
+    machines[1]["system_id"] = json!("def456");
+    rig.post("/api/v1/batches", body).await.ok();
+    let shown = rig.get("/api/v1/batches/rack-7").await.ok();
+    let first = &shown["spec"]["machines"][0];
+    assert_eq!((&first["serial"], &first["take_over"]["owner"]), (&json!("S-1"), &json!("bob")));
+    let entries = rig.store.audit_entries(0, 100).await.unwrap();
+    let entry = entries.iter().find(|entry| entry.entry.action == "batch.create").unwrap();
+    assert_eq!(entry.entry.actor, "ann");
+    assert_eq!(entry.entry.detail["take_over"][0]["reason"], "bob left");
 }
 
 #[tokio::test]

@@ -86,7 +86,8 @@ async fn begin(fixture: &Fixture, batch: &StoredBatch, position: usize) -> Membe
     MemberStart {
         position: members[position].position,
         node_id: members[position].node_id,
-        history: event(Some(run.id), "batch_turn"),
+        reports: Vec::new(),
+        history: vec![event(Some(run.id), "batch_turn")],
         run,
     }
 }

@@ -30,6 +30,19 @@ pub struct BatchStartArgs {
     /// Check the whole manifest and change nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// Take the machines that are deployed or that other users of MAAS own, with everything on them;
+    /// each is shown first.
+    #[arg(long, requires = "reason")]
+    pub take_over: bool,
+    /// Why machines in use are taken; kept in the history.
+    #[arg(long, value_name = "TEXT", requires = "take_over")]
+    pub reason: Option<String>,
+    /// Do not ask before machines in use are taken.
+    #[arg(long, requires = "take_over")]
+    pub yes: bool,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
     /// The request may be repeated under this key and takes effect once.
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
