@@ -1,9 +1,9 @@
-//! Nodes that exist and are changed: their hardware corrected, or onboarded once more after a run
-//! that ended early.
+//! Nodes that exist and are changed: what is known of their machine corrected, or onboarded once more
+//! after a run that ended early.
 
 use axum::Json;
 use axum::extract::State;
-use gpuaas_core::record::NodeHardware;
+use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_store::{
     AcceptedOnboarding, HardwareChange, ListedNode, NewAuditEntry, NewOnboarding, SecretString,
 };
@@ -11,10 +11,11 @@ use gpuaas_types::api::{NodeView, Source, TimelineEvent};
 use gpuaas_types::change::HardwareCorrection;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
-use gpuaas_types::{NodeState, RunStatus};
+use gpuaas_types::{NodeState, RunStatus, SiteId};
 use serde_json::json;
 
 use crate::body::{Body, Key};
+use crate::bundles;
 use crate::check::{self, actor_and_reason};
 use crate::ctx::Ctx;
 use crate::node_facts::KnownFacts;
@@ -82,8 +83,8 @@ fn completed(given: &NodeHardware, request: &OnboardRequest, known: &NodeHardwar
     }
 }
 
-/// `PATCH /api/v1/nodes/NODE`: corrects what is known of its hardware. Not while a run moves; a
-/// parked one reads it when it is resumed.
+/// `PATCH /api/v1/nodes/NODE`: corrects what is known of its machine, and its site. Not while a run
+/// moves; a parked one reads it when it is resumed.
 pub(crate) async fn change(
     State(ctx): State<Ctx>,
     Key(text): Key,
@@ -96,31 +97,16 @@ pub(crate) async fn change(
         let detail = format!("{} is {}", listed.node.hostname, listed.node.state);
         return Err(problem(ProblemCode::NodeStateForbids).with_detail(detail).into());
     }
-    // A person switches the machine on and off: the BMC that was given counts no more.
-    let by_hand = asked.power_type.as_deref() == Some("manual") && asked.bmc_address.is_none();
-    let mut known = listed.node.hardware.clone();
-    if by_hand {
-        (known.bmc_address, known.bmc_user) = (None, None);
-    }
-    let request = OnboardRequest {
-        hostname: listed.node.hostname.clone(),
-        site: listed.site.clone(),
-        profile: listed.profile.clone(),
-        bmc_address: asked.bmc_address.clone().or_else(|| known.bmc_address.clone()),
-        bmc_user: asked.bmc_user.clone().or_else(|| known.bmc_user.clone()),
-        bmc_password: asked.bmc_password.clone(),
-        power_type: Some(asked.power_type.clone().unwrap_or_else(|| known.power_type.clone())),
-        mac_addresses: asked.mac_addresses.clone().unwrap_or_else(|| known.mac_addresses.clone()),
-        architecture: Some(
-            asked.architecture.clone().unwrap_or_else(|| known.architecture.clone()),
-        ),
-        ..OnboardRequest::default()
-    };
-    let (_, hardware) = check::onboard(&request)?;
+    let (_, hardware) = check::onboard(&corrected(&asked, &listed))?;
     let fields = changed_fields(&asked);
     if fields.is_empty() {
         return Err(invalid("mac_addresses", "nothing is to be changed").into());
     }
+    let site_id = match &asked.site {
+        Some(name) => Some(other_site(&ctx, &listed, name).await?),
+        None => None,
+    };
+    let report = machine_named(&ctx, &asked, &listed).await?;
     let now = ctx.now();
     let text = format!("{actor} corrected {}: {reason}", fields.join(", "));
     let line = TimelineEvent {
@@ -131,17 +117,79 @@ pub(crate) async fn change(
         code: TimelineCode::HardwareCorrected.into(),
         text,
     };
-    let audit = NewAuditEntry {
-        actor,
-        action: "node.change".to_owned(),
-        subject: id.to_string(),
-        detail: json!({ "reason": reason, "fields": fields, "hardware": hardware }),
-    };
+    let detail = json!({
+        "reason": reason, "fields": fields, "hardware": hardware, "site": asked.site,
+        "machine": report,
+    });
+    let audit =
+        NewAuditEntry { actor, action: "node.change".to_owned(), subject: id.to_string(), detail };
     let bmc_password = asked.bmc_password.map(SecretString::from);
-    let change = HardwareChange { node_id: id, hardware, bmc_password, line, audit };
+    let change =
+        HardwareChange { node_id: id, hardware, bmc_password, site_id, report, line, audit };
     ctx.store.change_hardware(now, change).await?;
     let changed = ctx.store.listed_node(id).await?;
     Ok(Json(KnownFacts::of_node(&ctx, id).await?.view(&ctx, changed, Vec::new())))
+}
+
+/// What is known of the machine, with the corrections.
+fn corrected(asked: &HardwareCorrection, listed: &ListedNode) -> OnboardRequest {
+    // A person switches the machine on and off: the BMC that was given counts no more.
+    let by_hand = asked.power_type.as_deref() == Some("manual") && asked.bmc_address.is_none();
+    let mut known = listed.node.hardware.clone();
+    if by_hand {
+        (known.bmc_address, known.bmc_user) = (None, None);
+    }
+    OnboardRequest {
+        hostname: listed.node.hostname.clone(),
+        site: listed.site.clone(),
+        profile: listed.profile.clone(),
+        bmc_address: asked.bmc_address.clone().or(known.bmc_address),
+        bmc_user: asked.bmc_user.clone().or(known.bmc_user),
+        bmc_password: asked.bmc_password.clone(),
+        power_type: Some(asked.power_type.clone().unwrap_or(known.power_type)),
+        mac_addresses: asked.mac_addresses.clone().unwrap_or(known.mac_addresses),
+        architecture: Some(asked.architecture.clone().unwrap_or(known.architecture)),
+        ..OnboardRequest::default()
+    }
+}
+
+/// The site of this name, where an onboarding of the node can begin.
+async fn other_site(ctx: &Ctx, listed: &ListedNode, name: &str) -> ApiResult<SiteId> {
+    let site = ctx.store.site_by_name(name).await?;
+    let profile = ctx.store.profile(listed.node.profile_id).await?;
+    bundles::check_can_begin(ctx, &site, &profile, Some(&listed.node.hostname)).await?;
+    Ok(site.id)
+}
+
+/// What names the machine beside its addresses, with the corrections; none: nothing is corrected.
+async fn machine_named(
+    ctx: &Ctx,
+    asked: &HardwareCorrection,
+    listed: &ListedNode,
+) -> ApiResult<Option<ReportKind>> {
+    if asked.system_id.is_none() && asked.serial.is_none() {
+        return Ok(None);
+    }
+    let said = match &listed.run {
+        Some(run) => ctx.store.reports(run.id).await?,
+        None => Vec::new(),
+    };
+    let known = said.into_iter().rev().find_map(|report| match report.kind {
+        ReportKind::MachineNamed { system_id, serial } => Some((system_id, serial)),
+        _ => None,
+    });
+    let (system_id, serial) = known.unwrap_or_default();
+    let merged = |asked: &Option<String>, known: Option<String>| match asked {
+        Some(text) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
+        None => known,
+    };
+    let request = OnboardRequest {
+        system_id: merged(&asked.system_id, system_id),
+        serial: merged(&asked.serial, serial),
+        ..OnboardRequest::default()
+    };
+    let nothing = ReportKind::MachineNamed { system_id: None, serial: None };
+    Ok(Some(check::reports(&request)?.pop().unwrap_or(nothing)))
 }
 
 fn changed_fields(asked: &HardwareCorrection) -> Vec<&'static str> {
@@ -152,6 +200,9 @@ fn changed_fields(asked: &HardwareCorrection) -> Vec<&'static str> {
         ("bmc_password", asked.bmc_password.is_some()),
         ("power_type", asked.power_type.is_some()),
         ("architecture", asked.architecture.is_some()),
+        ("site", asked.site.is_some()),
+        ("system_id", asked.system_id.is_some()),
+        ("serial", asked.serial.is_some()),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }

@@ -45,6 +45,32 @@ pub(crate) async fn probe(
     Ok(status(version, user, region, api.clock.now()))
 }
 
+/// Asks the region whether it has the pool whose machines are to be the site's.
+///
+/// # Errors
+/// `pool_unknown`, which names those that there are; those of [`probe`].
+pub(crate) async fn check_pool(
+    api: &ApiState,
+    spec: &SiteSpec,
+    api_key: &str,
+) -> Result<(), Problem> {
+    let Some(pool) = &spec.pool else { return Ok(()) };
+    let client = connect(api, spec, api_key)?;
+    let asked = tokio::time::timeout(PATIENCE, client.resource_pools()).await;
+    let pools = asked.unwrap_or_else(|_| {
+        let seconds = PATIENCE.as_secs();
+        let text = format!("no answer within {seconds} s");
+        Err(Error::Unavailable { sent: true, retry_after: None, text })
+    });
+    let pools = pools.map_err(|error| explain_call(&error))?;
+    if pools.iter().any(|one| one.name == *pool) {
+        return Ok(());
+    }
+    let names: Vec<&str> = pools.iter().map(|one| one.name.as_str()).collect();
+    let detail = format!("the region has no pool {pool}; it has {}", names.join(", "));
+    Err(problem(ProblemCode::PoolUnknown).with_detail(detail))
+}
+
 /// A client for the region at `spec`.
 ///
 /// # Errors

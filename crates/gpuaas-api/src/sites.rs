@@ -34,6 +34,7 @@ pub(crate) async fn create(
     }
     let id = SiteId::new(&*ctx.ids, ctx.now());
     let status = probe::probe(&ctx, &spec, key.expose_secret()).await?;
+    probe::check_pool(&ctx, &spec, key.expose_secret()).await?;
     let made = ctx.store.create_site(ctx.now(), id, spec, status, &key).await?;
     ctx.audit("site.create", &made.spec.name, json!({ "url": made.spec.url })).await;
     Ok((StatusCode::CREATED, Json(made)))
@@ -78,12 +79,17 @@ pub(crate) async fn change(
         return Err(invalid("name", "the name of a site cannot change").into());
     }
     let mut status = site.status;
-    if new_key.is_some() || spec.url != site.spec.url || spec.ca_pem != site.spec.ca_pem {
+    let other_region =
+        new_key.is_some() || spec.url != site.spec.url || spec.ca_pem != site.spec.ca_pem;
+    if other_region || spec.pool != site.spec.pool {
         let key = match &new_key {
             Some(key) => key.clone(),
             None => ctx.store.site_api_key(site.id).await?,
         };
-        status = probe::probe(&ctx, &spec, key.expose_secret()).await?;
+        if other_region {
+            status = probe::probe(&ctx, &spec, key.expose_secret()).await?;
+        }
+        probe::check_pool(&ctx, &spec, key.expose_secret()).await?;
     }
     let now = ctx.now();
     let changed = ctx.store.update_site(now, site.id, spec, status, new_key.as_ref()).await?;

@@ -1,20 +1,23 @@
-//! What is known of a node's hardware, corrected by an operator.
+//! What is known of a node's machine, and where it is, corrected by an operator.
 
-use gpuaas_core::record::NodeHardware;
+use gpuaas_core::record::{NodeHardware, ReportKind};
+use gpuaas_core::run_state::RunState;
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::ProblemCode;
-use gpuaas_types::{NodeId, RunId, RunStatus, SiteId, Timestamp};
+use gpuaas_types::{EffectKind, NodeId, RunId, RunStatus, SiteId, Step, Timestamp};
 use secrecy::SecretString;
 
-use crate::database::{Conn, args};
+use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
-use crate::tables::node::{BMC_PASSWORD, address_in_use, replace_hardware};
+use crate::tables::node::{BMC_PASSWORD, address_in_use, hostname_in_use, replace_hardware};
+use crate::tables::report::append_reports;
+use crate::tables::run::{Transition, append_transitions};
 use crate::tables::secret::put_secret;
 use crate::tables::timeline;
 
-/// A correction of what is known of a node's hardware.
+/// A correction of what is known of a node's machine.
 #[derive(Debug, Clone)]
 pub struct HardwareChange {
     /// Node to correct.
@@ -23,10 +26,40 @@ pub struct HardwareChange {
     pub hardware: NodeHardware,
     /// Another password of the BMC; none: the one that is kept stays.
     pub bmc_password: Option<SecretString>,
+    /// Another site that the host is at; none: it stays.
+    pub site_id: Option<SiteId>,
+    /// What the parked run goes by from now on, such as [`ReportKind::MachineNamed`].
+    pub report: Option<ReportKind>,
     /// Line for the timeline of the node.
     pub line: TimelineEvent,
     /// Entry for the audit log.
     pub audit: NewAuditEntry,
+}
+
+/// The node as it is before the correction.
+struct Before {
+    site_id: SiteId,
+    hostname: String,
+    system_id: Option<String>,
+    run: Option<(RunId, RunStatus)>,
+}
+
+async fn before(conn: &mut Conn, id: NodeId) -> Result<Before, StoreError> {
+    let row = conn
+        .first(
+            "SELECT node.site_id, node.hostname, node.system_id, run.id, run.status FROM node \
+             LEFT JOIN run ON run.id = node.run_id WHERE node.id = $1",
+            args![id.0],
+        )
+        .await?
+        .ok_or_else(|| StoreError::not_found("node", id))?;
+    let mut cols = row.cols();
+    let (site_id, hostname, system_id) = (cols.id(SiteId)?, cols.next()?, cols.next()?);
+    let run = match cols.opt_id(RunId)? {
+        Some(run_id) => Some((run_id, cols.enum_str::<RunStatus>()?)),
+        None => None,
+    };
+    Ok(Before { site_id, hostname, system_id, run: run.filter(|(_, status)| status.is_open()) })
 }
 
 async fn change(
@@ -36,22 +69,16 @@ async fn change(
     sealed: Option<Vec<u8>>,
 ) -> Result<(), StoreError> {
     let id = change.node_id;
-    let row = conn
-        .first(
-            "SELECT node.site_id, run.id, run.status FROM node LEFT JOIN run \
-             ON run.id = node.run_id WHERE node.id = $1",
-            args![id.0],
-        )
-        .await?
-        .ok_or_else(|| StoreError::not_found("node", id))?;
-    let mut cols = row.cols();
-    let (site_id, run_id) = (cols.id(SiteId)?, cols.opt_id(RunId)?);
-    if let Some(run_id) = run_id {
-        let status: RunStatus = cols.enum_str()?;
-        if matches!(status, RunStatus::Running | RunStatus::Waiting) {
-            let detail = format!("run {run_id} is {status}; what it works with does not change");
-            return Err(StoreError::conflict(ProblemCode::NodeHasOpenRun, detail));
-        }
+    let node = before(conn, id).await?;
+    if let Some((run_id, status)) = node.run
+        && status != RunStatus::Parked
+    {
+        let detail = format!("run {run_id} is {status}; what it works with does not change");
+        return Err(StoreError::conflict(ProblemCode::NodeHasOpenRun, detail));
+    }
+    let site_id = change.site_id.unwrap_or(node.site_id);
+    if site_id != node.site_id {
+        move_to_site(conn, now, id, &node, site_id).await?;
     }
     if let Some(error) = address_in_use(conn, site_id, id, &change.hardware).await? {
         return Err(error);
@@ -60,16 +87,75 @@ async fn change(
     if let Some(sealed) = sealed {
         put_secret(conn, id.0, BMC_PASSWORD, sealed).await?;
     }
+    if let Some(report) = &change.report {
+        let Some((run_id, _)) = node.run else {
+            let detail = format!("node {} has no run that would go by it", node.hostname);
+            return Err(StoreError::conflict(ProblemCode::RunNotParked, detail));
+        };
+        append_reports(conn, now, run_id, report).await?;
+    }
     timeline::append(conn, std::iter::once((id, &change.line))).await?;
     audit::append(conn, now, &change.audit).await
 }
 
+/// Gives a node, and its parked run, another site. What may be in the region of the site that it
+/// leaves would be left there unseen: so not while a machine is bound, or may have been made.
+async fn move_to_site(
+    conn: &mut Conn,
+    now: Timestamp,
+    id: NodeId,
+    node: &Before,
+    site_id: SiteId,
+) -> Result<(), StoreError> {
+    let forbids = |detail: String| StoreError::conflict(ProblemCode::NodeBound, detail);
+    if let Some(system_id) = &node.system_id {
+        return Err(forbids(format!("machine {system_id} of its site is bound to the node")));
+    }
+    let waits = "SELECT batch.name FROM batch_member JOIN batch ON batch.id = batch_member.batch_id \
+         WHERE batch_member.node_id = $1 AND batch_member.run_id IS NULL AND batch.ended_at IS NULL";
+    if let Some(row) = conn.first(waits, args![id.0]).await? {
+        let batch: String = row.cols().next()?;
+        return Err(forbids(format!("it waits for its turn in batch {batch} of its site")));
+    }
+    if let Some(error) = hostname_in_use(conn, site_id, &node.hostname).await? {
+        return Err(error);
+    }
+    conn.execute("UPDATE node SET site_id = $2 WHERE id = $1", args![id.0, site_id.0]).await?;
+    let Some((run_id, _)) = node.run else { return Ok(()) };
+    let row = conn
+        .first("SELECT memory FROM run WHERE id = $1", args![run_id.0])
+        .await?
+        .ok_or_else(|| StoreError::not_found("run", run_id))?;
+    let mut state: RunState = row.cols().json()?;
+    if state.intended_at.contains_key(&EffectKind::CreateMachine) {
+        return Err(forbids(format!("run {run_id} asked MAAS to make a machine at its site")));
+    }
+    // From the beginning: nobody may have followed the feed of the other site yet.
+    state.look_again(now);
+    state.enter_step(Step::Accept);
+    conn.execute(
+        "UPDATE run SET site_id = $2, step = $3, step_since = $4, memory = $5 WHERE id = $1",
+        vec![
+            run_id.0.into(),
+            site_id.0.into(),
+            Step::Accept.as_str().into(),
+            now.into(),
+            Val::json(&state)?,
+        ],
+    )
+    .await?;
+    let cause = "the node has another site".to_owned();
+    append_transitions(conn, run_id, &[Transition { step: Step::Accept, at: now, cause }]).await
+}
+
 impl Store {
-    /// Corrects what is known of a node's hardware. A parked run reads it when it is resumed.
+    /// Corrects what is known of a node's machine. A parked run reads it when it is resumed.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; `node_has_open_run` while a run moves; `bmc_address_taken` or
-    /// `mac_address_taken`, which name the node; [`StoreError::Unavailable`] or
+    /// [`StoreError::NotFound`]; `node_has_open_run` while a run moves; `run_not_parked` where no run
+    /// would go by the report; `bmc_address_taken`, `mac_address_taken` or `hostname_taken`, which
+    /// name the node; `node_bound` for another site while a machine of its site is bound or may have
+    /// been made; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`]. In each case nothing was changed.
     pub async fn change_hardware(
         &self,

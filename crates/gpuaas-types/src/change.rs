@@ -8,7 +8,7 @@ use crate::lifecycle::{RunKind, RunStatus};
 use crate::steps::Step;
 use crate::time::Timestamp;
 
-/// Body of `PATCH /api/v1/nodes/NODE`: what is known of a node's hardware, corrected. What is left
+/// Body of `PATCH /api/v1/nodes/NODE`: what is known of a node's machine, corrected. What is left
 /// out stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +31,16 @@ pub struct HardwareCorrection {
     /// Architecture, such as `amd64/generic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
+    /// Name of the site that the host is at; only while no machine is bound to the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// MAAS' identifier of the machine, for the parked run; empty: it is not compared any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_id: Option<String>,
+    /// Serial number of the machine's chassis, for the parked run; empty: it is not compared any
+    /// more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
     /// Actor, as the history keeps it.
     pub actor: String,
     /// Reason, as the history keeps it.

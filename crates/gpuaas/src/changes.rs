@@ -20,7 +20,7 @@ use crate::input_file::{read_file, read_secret};
 use crate::planned::Planned;
 use crate::site_inputs::{with_bundle_inputs, with_host_inputs};
 
-/// Corrects what is known of a node's hardware.
+/// Corrects what is known of a node's machine, and where it is.
 ///
 /// # Errors
 /// What the control plane refused; a file that cannot be read.
@@ -32,6 +32,9 @@ pub(crate) async fn set_node(args: &NodeSetArgs, terminal: &mut Terminal) -> Res
         bmc_password: args.bmc_pass_file.as_deref().map(read_secret).transpose()?,
         power_type: args.power_type.clone(),
         architecture: args.architecture.clone(),
+        site: args.site.clone(),
+        system_id: args.system_id.clone(),
+        serial: args.serial.clone(),
         actor: args.who.actor.clone(),
         reason: args.reason.clone(),
     };

@@ -1,12 +1,13 @@
 //! No dead ends: nodes that are onboarded again or corrected, what is removed, runs by name.
 
 use gpuaas_core::control_mark::{ControlRecord, ControlState};
+use gpuaas_core::record::ReportKind;
 use gpuaas_store::ExposeSecret as _;
 use gpuaas_types::api::SiteControl;
 use gpuaas_types::{RunId, RunStatus};
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, reply};
+use crate::rig::{KEY, Rig, reply};
 
 fn node(hostname: &str, mac: &str, bmc: &str) -> Value {
     json!({
@@ -115,6 +116,77 @@ async fn a_parked_node_is_corrected_and_an_address_of_another_is_refused_at_once
     assert_eq!(line["text"], "ann corrected bmc_address, bmc_password, power_type: it was misread");
     let audit = rig.store.audit_entries(0, 100).await.unwrap();
     assert!(!format!("{audit:?}").contains("swordfish77"));
+}
+
+#[tokio::test]
+async fn a_node_without_a_machine_gets_another_site_and_other_identifiers() {
+    let rig = Rig::with_site().await;
+    let spec = json!({ "name": "south", "url": "http://south.example:5240/MAAS" });
+    rig.post("/api/v1/sites", json!({ "spec": spec, "api_key": KEY })).await.ok();
+    let asked = node("j22u11", "3c:ec:ef:00:11:22", "10.0.0.7");
+    let mut with_serial = asked.clone();
+    with_serial["serial"] = json!("S-1");
+    let run = run_id(&rig.post("/api/v1/nodes", with_serial).await.ok());
+    let path = "/api/v1/nodes/j22u11";
+    let set = async |fields: Value| {
+        let mut body = because("it stands there");
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        rig.patch(path, body).await
+    };
+    assert_eq!(set(json!({ "site": "south" })).await.code(), "node_has_open_run");
+    rig.put_run(run, RunStatus::Parked).await;
+    assert_eq!(set(json!({ "site": "east" })).await.code(), "site_not_found");
+    let moved = set(json!({ "site": "south", "system_id": "abc123" })).await.ok();
+    assert_eq!((&moved["site"], &moved["run"]["step"]), (&json!("south"), &json!("accept")));
+    let south = rig.store.site_by_name("south").await.unwrap().id;
+    assert_eq!(rig.store.run(run).await.unwrap().site_id, south);
+    let named = async || match rig.store.reports(run).await.unwrap().pop().unwrap().kind {
+        ReportKind::MachineNamed { system_id, serial } => (system_id, serial),
+        other => panic!("{other:?}"),
+    };
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(named().await, (text("abc123"), text("S-1")), "what is left out stays");
+    set(json!({ "serial": "" })).await.ok();
+    assert_eq!(named().await, (text("abc123"), None));
+    let view = rig.get(path).await.ok();
+    let lines = view["timeline"].as_array().unwrap();
+    assert_eq!(lines[lines.len() - 2]["text"], "ann corrected site, system_id: it stands there");
+
+    // Its name and its addresses are free where it was, and not where it is.
+    rig.post("/api/v1/runs/j22u11/resume", because("it is there")).await.ok();
+    rig.put_run(run, RunStatus::Cancelled).await;
+    rig.post("/api/v1/nodes", asked).await.ok();
+    let path = format!("/api/v1/nodes/{}", moved["id"].as_str().unwrap());
+    for (field, value, code) in
+        [("site", "lab", "hostname_taken"), ("serial", "S-2", "run_not_parked")]
+    {
+        let mut body = because("no");
+        body[field] = json!(value);
+        assert_eq!(rig.patch(&path, body).await.code(), code);
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_maas_does_not_have_is_refused_at_once() {
+    let rig = Rig::with_site().await;
+    let site = |pool: &str| {
+        let url = "http://south.example:5240/MAAS";
+        json!({ "spec": { "name": "south", "url": url, "pool": pool }, "api_key": KEY })
+    };
+    let refused = rig.post("/api/v1/sites", site("nroth")).await;
+    assert_eq!((refused.status, refused.code().as_str()), (400, "pool_unknown"));
+    let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+    assert_eq!(detail, "the region has no pool nroth; it has default, north");
+    assert_eq!(rig.get("/api/v1/sites/south").await.code(), "site_not_found");
+    rig.post("/api/v1/sites", site("north")).await.ok();
+    let set = |pool: &str| rig.patch("/api/v1/sites/lab", json!({ "pool": pool }));
+    assert_eq!(set("nroth").await.code(), "pool_unknown");
+    set("default").await.ok();
+    // Without another pool MAAS is not asked, and may be away.
+    *rig.maas.pools.lock().unwrap() = reply(503, "text/plain", "away");
+    assert_eq!(set("north").await.code(), "maas_unreachable");
+    rig.patch("/api/v1/sites/lab", json!({ "pool": "default", "pxe_vlan": 5 })).await.ok();
+    rig.patch("/api/v1/sites/lab", json!({ "pool": null })).await.ok();
 }
 
 #[tokio::test]

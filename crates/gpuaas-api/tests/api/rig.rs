@@ -52,6 +52,8 @@ pub(crate) struct FakeMaas {
     pub(crate) whoami: Mutex<Reply>,
     /// What it answers to whatever is asked of its tags.
     pub(crate) tags: Mutex<Reply>,
+    /// What it answers to the question for its resource pools.
+    pub(crate) pools: Mutex<Reply>,
     /// What it answers to the next question for its version, before `version`.
     pub(crate) first_version: Mutex<Option<Reply>>,
 }
@@ -78,6 +80,8 @@ impl Transport for FakeTransport {
             &self.0.version
         } else if request.path_and_query.contains("tags/") {
             &self.0.tags
+        } else if request.path_and_query.contains("resourcepools/") {
+            &self.0.pools
         } else {
             &self.0.whoami
         };
@@ -144,6 +148,7 @@ pub(crate) struct Rig {
 pub(crate) const BEGIN: i64 = 1_795_190_400_000_000;
 pub(crate) const KEY: &str = "consumer:token:verysecret";
 pub(crate) const VERSION: &str = r#"{"capabilities":[],"version":"3.7.3","subversion":""}"#;
+const POOLS: &str = r#"[{"id":0,"name":"default","description":""},{"id":1,"name":"north"}]"#;
 pub(crate) const ADMIN: &str = r#"{"username":"admin","is_superuser":true,"email":"a@b"}"#;
 
 impl Rig {
@@ -167,6 +172,7 @@ impl Rig {
             version: Mutex::new(reply(200, "application/json", VERSION)),
             whoami: Mutex::new(reply(200, "application/json", ADMIN)),
             tags: Mutex::new(reply(404, "text/plain", "No Tag matches the given query.")),
+            pools: Mutex::new(reply(200, "application/json", POOLS)),
             first_version: Mutex::default(),
         });
         let artifacts = Arc::new(ArtifactStore::open(folder.path()).unwrap());

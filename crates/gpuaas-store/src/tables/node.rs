@@ -72,19 +72,28 @@ pub(crate) fn read_node(cols: &mut Cols<'_>) -> Result<NodeRecord, StoreError> {
 
 /// Names the node that is in the way of a new one.
 async fn taken_error(conn: &mut Conn, node: &NewNode) -> Result<StoreError, StoreError> {
-    const LIVE: &str = "SELECT id, state FROM node WHERE site_id = $1 AND hostname = $2 \
-         AND state NOT IN ('retired', 'detached', 'deleted')";
-    let hostname = &node.hostname;
-    if let Some(row) = conn.first(LIVE, args![node.site_id.0, hostname]).await? {
-        let mut cols = row.cols();
-        let (id, state) = (cols.id(NodeId)?, cols.enum_str::<NodeState>()?);
-        let detail = format!("node {hostname} exists at this site as {id} and is {state}");
-        return Ok(StoreError::conflict(ProblemCode::HostnameTaken, detail));
+    if let Some(error) = hostname_in_use(conn, node.site_id, &node.hostname).await? {
+        return Ok(error);
     }
     if let Some(error) = address_in_use(conn, node.site_id, node.id, &node.hardware).await? {
         return Ok(error);
     }
     Ok(StoreError::conflict(ProblemCode::AlreadyExists, format!("node {} exists", node.id)))
+}
+
+/// Names the live node of the site that has this hostname.
+pub(crate) async fn hostname_in_use(
+    conn: &mut Conn,
+    site_id: SiteId,
+    hostname: &str,
+) -> Result<Option<StoreError>, StoreError> {
+    const LIVE: &str = "SELECT id, state FROM node WHERE site_id = $1 AND hostname = $2 \
+         AND state NOT IN ('retired', 'detached', 'deleted')";
+    let Some(row) = conn.first(LIVE, args![site_id.0, hostname]).await? else { return Ok(None) };
+    let mut cols = row.cols();
+    let (id, state) = (cols.id(NodeId)?, cols.enum_str::<NodeState>()?);
+    let detail = format!("node {hostname} exists at this site as {id} and is {state}");
+    Ok(Some(StoreError::conflict(ProblemCode::HostnameTaken, detail)))
 }
 
 /// Names another live node of the site's region that has the BMC or a MAC address of this hardware.

@@ -1,12 +1,12 @@
 //! Hardware that is corrected, nodes that are onboarded again, sites and profiles that go.
 
-use gpuaas_core::record::NodeHardware;
+use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_store::{
     ExposeSecret as _, HardwareChange, NewAuditEntry, NodeChange, Page, RunFilter, RunWrite,
     SecretOwner, SecretString, StoreError,
 };
-use gpuaas_types::spec::RoceAssignmentSpec;
-use gpuaas_types::{NodeId, NodeState, RoceAssignmentId, RunId, RunStatus};
+use gpuaas_types::spec::{RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::{EffectKind, NodeId, NodeState, RoceAssignmentId, RunId, RunStatus, Step};
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database, site_spec};
 
@@ -24,6 +24,8 @@ fn correction(node_id: NodeId, hardware: NodeHardware) -> HardwareChange {
         node_id,
         hardware,
         bmc_password: Some(SecretString::from("another".to_owned())),
+        site_id: None,
+        report: None,
         line: event(None, "hardware_corrected"),
         audit: audit("node.change"),
     }
@@ -80,6 +82,46 @@ fn hardware_is_corrected_while_nothing_moves() {
         assert_eq!(password.expose_secret(), "another");
         let missing = correction(NodeId(id()), corrected);
         assert_eq!(code(fixture.store.change_hardware(NOON, missing).await), "not_found");
+    });
+}
+
+#[test]
+fn a_node_moves_to_another_site_while_no_machine_is_bound() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let key = SecretString::from("a:b:c".to_owned());
+        let spec = SiteSpec { url: "http://south.example".to_owned(), ..site_spec("south") };
+        let south = gpuaas_types::SiteId(id());
+        store.create_site(NOON, south, spec, Default::default(), &key).await.unwrap();
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        put(&fixture, run_id, RunStatus::Parked, None).await;
+        let hardware = store.node(node_id).await.unwrap().hardware;
+        let report = ReportKind::MachineNamed { system_id: None, serial: Some("S-1".to_owned()) };
+        let change = |site_id| HardwareChange {
+            site_id: Some(site_id),
+            report: Some(report.clone()),
+            ..correction(node_id, hardware.clone())
+        };
+        store.change_hardware(at(2.0), change(south)).await.unwrap();
+        assert_eq!(store.node(node_id).await.unwrap().site_id, south);
+        let run = store.run(run_id).await.unwrap();
+        assert_eq!((run.site_id, run.step, run.step_since), (south, Step::Accept, at(2.0)));
+        assert_eq!(run.status, RunStatus::Parked);
+        assert_eq!(store.reports(run_id).await.unwrap().pop().unwrap().kind, report);
+
+        // What may be in the region stays where it is.
+        let mut asked = store.run(run_id).await.unwrap();
+        asked.state.intended_at.insert(EffectKind::CreateMachine, at(2.0));
+        let resumed = store.resume_run(at(2.0), run_id, "ada", "so").await;
+        resumed.unwrap();
+        let mut claimed = fixture.claim_one(at(2.0)).await.run;
+        claimed.state = asked.state;
+        claimed.status = RunStatus::Parked;
+        store.commit(at(3.0), RunWrite::new(claimed).releasing()).await.unwrap();
+        let refused = store.change_hardware(at(4.0), change(fixture.site_id)).await;
+        assert_eq!(code(refused), "node_bound");
+        assert_eq!(store.node(node_id).await.unwrap().site_id, south);
     });
 }
 

@@ -106,7 +106,7 @@ MachineMismatch "machine_mismatch" "The machine is not the one that the request 
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "correct the side that is wrong: the machine's hostname or BMC in MAAS, or what was given, `gpuaas node set NODE --mac MAC --bmc-address ADDRESS --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
+    next_action: "correct the side that is wrong: the machine's hostname or BMC in MAAS, or what was given, `gpuaas node set NODE --mac MAC --bmc-address ADDRESS --serial SERIAL --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
     doc: "An identifier of the request (hostname, MAC or BMC address, system id, serial number) is not the machine's; the text names both sides",
 }
 MachineInUse "machine_in_use" "The machine is in use" {
@@ -141,7 +141,7 @@ MachineNotFound "machine_not_found" "MAAS does not know the host" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "boot the host once so that MAAS enlists it, give that machine the hostname, then `gpuaas run resume RUN --reason WHY`",
+    next_action: "boot the host once so that MAAS enlists it and give that machine the hostname, or correct the site that the host is at, `gpuaas node set NODE --site NAME --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
     doc: "No machine has the hostname, and there is neither a MAC nor a BMC address to make one from",
 }
 CreatedMachineMissing "created_machine_missing" "MAAS does not list the machine that it took" {

@@ -343,6 +343,10 @@ NodeStateForbids "node_state_forbids" "The node's state does not allow this" {
     status: 409, owner: None, next_action: "`gpuaas node show NODE` names its state; the detail names those from which this begins",
     doc: "The kind of run does not begin in the state of the node",
 }
+NodeBound "node_bound" "The node has a machine at its site" {
+    status: 409, owner: None, next_action: "end its run, `gpuaas run cancel RUN --reason WHY`, give the machine up, `gpuaas node detach NODE`, and onboard the host at the other site, `gpuaas node onboard NODE --site SITE --profile PROFILE`",
+    doc: "A node gets another site only while no machine of its site is bound to it and its run has made none",
+}
 MachineHandedOff "machine_handed_off" "The machine was handed over" {
     status: 409, owner: None, next_action: "GPUaaS does not touch a machine whose profile hands it over: `gpuaas node detach NODE`",
     doc: "The profile has `release_mode=handoff`",
@@ -382,6 +386,10 @@ RoceAddressTaken "roce_address_taken" "The fabric address belongs to another int
 SiteNameTaken "site_name_taken" "There is a site of this name" {
     status: 409, owner: None, next_action: "choose another name, or change the site: `gpuaas site set SITE --url URL`",
     doc: "Names of sites are unique",
+}
+PoolUnknown "pool_unknown" "MAAS has no resource pool of this name" {
+    status: 400, owner: None, next_action: "correct the name, or make the pool in MAAS, `maas PROFILE resource-pools create name=POOL`, and put the site's machines into it, `maas PROFILE machine update SYSTEM_ID pool=POOL`",
+    doc: "The site names a pool that its region does not have, so no machine would ever be the site's",
 }
 RegionTaken "region_taken" "Another site has machines of this region" {
     status: 409, owner: None, next_action: "use that site, `gpuaas site show SITE`, or give each of the two a resource pool of MAAS that no other has: `gpuaas site set SITE --pool POOL`, then `--pool` for the new one; `gpuaas site set SITE --url URL` gives a site another address of its region",

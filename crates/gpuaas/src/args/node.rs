@@ -22,7 +22,7 @@ pub enum NodeCommand {
     Show(ShowArgs),
     /// Show the history of a node, the oldest line first.
     Timeline(NodeTimelineArgs),
-    /// Correct what is known of a node's hardware; a parked run reads it when it is resumed.
+    /// Correct what is known of a node's machine and its site; a parked run reads it when resumed.
     Set(Box<NodeSetArgs>),
     /// Take a node out of service: drain, release in MAAS, power off.
     Decommission(OffboardArgs),
@@ -67,7 +67,8 @@ pub struct RevokeCertificateArgs {
 /// `gpuaas node set`.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("correction").required(true).multiple(true).args(
-    ["macs", "bmc_address", "bmc_user", "bmc_pass_file", "power_type", "architecture"]
+    ["macs", "bmc_address", "bmc_user", "bmc_pass_file", "power_type", "architecture", "site",
+        "system_id", "serial"]
 ))]
 pub struct NodeSetArgs {
     /// Hostname, node id, MAAS system id or MAC.
@@ -91,6 +92,15 @@ pub struct NodeSetArgs {
     /// Architecture, such as amd64/generic.
     #[arg(long, value_name = "ARCH")]
     pub architecture: Option<String>,
+    /// Site that the host is at, while no machine is bound to the node.
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
+    /// MAAS' identifier of the machine that the parked run is to take; "" compares none.
+    #[arg(long, value_name = "ID")]
+    pub system_id: Option<String>,
+    /// Serial number that the chassis has to have, for the parked run; "" compares none.
+    #[arg(long, value_name = "SERIAL")]
+    pub serial: Option<String>,
     /// Why; kept in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,

@@ -83,6 +83,13 @@ pub struct PowerState {
     pub state: String,
 }
 
+/// A resource pool or an availability zone: each machine is in one.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct NamedGroup {
+    /// Its name.
+    pub name: String,
+}
+
 /// A tag (docs/maas.md#tags).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Tag {

@@ -1,7 +1,7 @@
 use crate::client::{Call, Client};
 use crate::encode::Params;
 use crate::error::Error;
-use crate::model::{BootResource, RegionVersion, Subnet, WhoAmI};
+use crate::model::{BootResource, NamedGroup, RegionVersion, Subnet, WhoAmI};
 
 impl Client {
     /// The region's version; sent without credentials (docs/maas.md#probing-credentials).
@@ -51,6 +51,22 @@ impl Client {
     pub async fn boot_resource(&self, id: u64) -> Result<BootResource, Error> {
         self.send_for_json(Call::get(format!("boot-resources/{id}/"), "GET boot-resources/{id}/"))
             .await
+    }
+
+    /// All resource pools.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn resource_pools(&self) -> Result<Vec<NamedGroup>, Error> {
+        self.send_for_json(Call::get("resourcepools/", "GET resourcepools/")).await
+    }
+
+    /// All availability zones.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn zones(&self) -> Result<Vec<NamedGroup>, Error> {
+        self.send_for_json(Call::get("zones/", "GET zones/")).await
     }
 
     /// All subnets with their VLANs (docs/maas.md#networks).
