@@ -264,6 +264,8 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "stuck-releasing",
         about: "machines hang in Releasing: asked again, then marked broken and fixed",
+        // A release that erases is never ended by marking the machine fixed.
+        profile: r#"{"release_erase": false}"#,
         faults: r#"[{"kind": "stuck_releasing", "machine": "{first}", "count": 2, "seconds": {held}},
                     {"kind": "stuck_releasing", "machine": "{second}", "count": 1, "seconds": {held}}]"#,
         actions: &[ScenarioAction::Begin(RunKind::Decommission, MachineSelector::All)],
