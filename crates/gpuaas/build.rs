@@ -4,24 +4,22 @@
 
 #![expect(clippy::disallowed_methods, reason = "cargo speaks to a build script through it")]
 
-use std::process::Command;
+use std::path::Path;
+
+mod build_commit;
 
 fn main() {
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
     let optimised = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     println!("cargo::rerun-if-changed=build.rs");
-    let commit = if optimised { commit() } else { None };
+    println!("cargo::rerun-if-changed=build_commit.rs");
+    let here = Path::new(".");
+    let commit = if optimised { build_commit::commit(here) } else { None };
+    if optimised {
+        for path in build_commit::watched(here) {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
     let text = commit.map_or_else(|| version.clone(), |commit| format!("{version} ({commit})"));
     println!("cargo::rustc-env=GPUAAS_VERSION={text}");
-}
-
-/// The short commit, with a `+` where files differ from it; none outside of a repository.
-fn commit() -> Option<String> {
-    for path in ["../../.git/HEAD", "../../.git/index"] {
-        println!("cargo::rerun-if-changed={path}");
-    }
-    let git = Command::new("git").args(["describe", "--always", "--dirty=+"]).output().ok()?;
-    let text = String::from_utf8(git.stdout).ok()?;
-    let commit = text.trim();
-    (git.status.success() && !commit.is_empty()).then(|| commit.to_owned())
 }

@@ -35,6 +35,7 @@ mod explain;
 mod guard;
 mod health;
 mod history;
+mod id_prefix;
 mod idempotency;
 mod long_poll;
 mod node_change;

@@ -2,7 +2,7 @@
 
 use gpuaas_core::connectivity::connectivity_of;
 use gpuaas_core::step_duration;
-use gpuaas_store::{ListedNode, RunBrief};
+use gpuaas_store::{IdKind, ListedNode, RunBrief};
 use gpuaas_types::api::{Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::machine::maas_status;
@@ -10,6 +10,7 @@ use gpuaas_types::{NodeId, NodeState, Timestamp};
 
 use crate::check;
 use crate::ctx::Ctx;
+use crate::id_prefix;
 use crate::problem::{ApiResult, problem};
 
 /// Whether the node counts as GPUaaS' own: not retired, detached or deleted.
@@ -17,17 +18,26 @@ pub(crate) fn is_live(state: NodeState) -> bool {
     !matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted)
 }
 
+/// The one node that answers to `text`, or whose identifier begins so.
+pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> ApiResult<NodeId> {
+    if let Some(node) = find_named(ctx, text).await? {
+        return Ok(node);
+    }
+    let begun = id_prefix::find(ctx, IdKind::Node, text).await?;
+    begun.map(NodeId).ok_or_else(|| {
+        let detail = format!("nothing answers to {text:?}");
+        problem(ProblemCode::NodeNotFound).with_detail(detail).into()
+    })
+}
+
 /// The one node that answers to `text`. Nodes that left service count only where no other does,
 /// and then the newest.
-pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> ApiResult<NodeId> {
+pub(crate) async fn find_named(ctx: &Ctx, text: &str) -> ApiResult<Option<NodeId>> {
     let normal = check::mac("node", text).unwrap_or_else(|_| text.trim().to_ascii_lowercase());
     let mut found = ctx.store.find_nodes(&normal).await?;
     if let (true, Some((short, _))) = (found.is_empty(), domain_name(&normal)) {
         found = ctx.store.find_nodes(short).await?;
     }
-    let first = found.first().ok_or_else(|| {
-        problem(ProblemCode::NodeNotFound).with_detail(format!("nothing answers to {text:?}"))
-    })?;
     let live: Vec<_> = found.iter().filter(|node| is_live(node.state)).collect();
     if live.len() > 1 {
         let names: Vec<String> =
@@ -35,7 +45,7 @@ pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> ApiResult<NodeId> {
         let detail = format!("{text:?} names {}", names.join(", "));
         return Err(problem(ProblemCode::NodeAmbiguous).with_detail(detail).into());
     }
-    Ok(first.id)
+    Ok(found.first().map(|node| node.id))
 }
 
 /// A name with its domain, as host and domain; none: another text, such as an address.

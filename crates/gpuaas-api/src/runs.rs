@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::buckets::seconds_per_bucket;
-use gpuaas_store::{ListedRun, OperatorCommand, RunFilter};
+use gpuaas_store::{IdKind, ListedRun, OperatorCommand, RunFilter};
 use gpuaas_types::api::{List, RunView, StepSpan};
 use gpuaas_types::change::RunListItem;
 use gpuaas_types::codes::ProblemCode;
@@ -14,25 +14,26 @@ use crate::body::{Body, Key, QueryParams, site_id};
 use crate::bundles;
 use crate::check::actor_and_reason;
 use crate::ctx::Ctx;
-use crate::node_view::find_node;
+use crate::id_prefix;
+use crate::node_view::{find_named, find_node};
 use crate::pages::PageRequest;
 use crate::problem::{ApiResult, invalid, problem};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
 
-/// The run of this identifier, or the latest one of the node that answers to `text`.
+/// The run of this identifier, the latest one of the node that answers to `text`, or the one whose
+/// identifier begins so.
 pub(crate) async fn find_run(ctx: &Ctx, text: &str) -> ApiResult<RunId> {
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
     let missing = |detail: String| problem(ProblemCode::RunNotFound).with_detail(detail).into();
-    let node = match find_node(ctx, text).await {
-        Ok(node) => node,
-        Err(refusal) if refusal.0.code == ProblemCode::NodeNotFound => {
-            return Err(missing(format!("neither a run nor a node answers to {text:?}")));
-        }
-        Err(refusal) => return Err(refusal),
+    let Some(node) = find_named(ctx, text).await? else {
+        let begun = id_prefix::find(ctx, IdKind::Run, text).await?;
+        return begun
+            .map(RunId)
+            .ok_or_else(|| missing(format!("neither a run nor a node answers to {text:?}")));
     };
     let run = ctx.store.node(node).await?.run_id;
     run.ok_or_else(|| missing(format!("node {text} never had a run")))

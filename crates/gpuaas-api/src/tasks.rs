@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_artifact::validate_ca_bundle;
-use gpuaas_store::{ListedNode, NewAuditEntry, NewOperatorTask, OperatorTask};
+use gpuaas_store::{IdKind, ListedNode, NewAuditEntry, NewOperatorTask, OperatorTask};
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::api::{List, Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
@@ -20,6 +20,7 @@ use crate::agent_update;
 use crate::body::{JsonBytes, Key, PageFilter, QueryParams};
 use crate::check::actor_and_reason;
 use crate::ctx::Ctx;
+use crate::id_prefix;
 use crate::idempotency::idempotency_key;
 use crate::node_view::find_node;
 use crate::pages::PageRequest;
@@ -182,10 +183,15 @@ pub(crate) async fn list(
 
 /// `GET /api/v1/tasks/ID`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<TaskView>> {
-    let id: TaskId = text.parse().map_err(|_| {
-        problem(ProblemCode::TaskNotFound)
-            .with_detail(format!("{text:?} is no identifier of a task"))
-    })?;
+    let id = match text.parse() {
+        Ok(id) => id,
+        Err(_) => {
+            id_prefix::find(&ctx, IdKind::Task, &text).await?.map(TaskId).ok_or_else(|| {
+                problem(ProblemCode::TaskNotFound)
+                    .with_detail(format!("{text:?} is no identifier of a task, and begins none"))
+            })?
+        }
+    };
     Ok(Json(view(&ctx, ctx.store.operator_task(id).await?)))
 }
 

@@ -15,7 +15,7 @@ const VALIDATE_BASE: &str = "validate-base@1.0.0";
 const COMMISSIONING_BASE: &str = "commissioning-base@1.0.0";
 
 /// What every deployed H200 host has to show, its eight GPUs among it.
-const VALIDATE_H200: &str = "validate-h200@1.0.0";
+const VALIDATE_H200: &str = "validate-h200@1.1.0";
 
 /// All eight, in that order.
 #[must_use]

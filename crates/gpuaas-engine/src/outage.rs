@@ -52,6 +52,7 @@ pub(crate) async fn ask_region(shared: &Shared, site_id: SiteId, site: &Site) {
         Err(error) => Err(error),
     };
     if let Err(error) = woken {
-        tracing::warn!(%error, %site_id, "runs that waited for the region were not woken");
+        let site = &site.record.spec.name;
+        tracing::warn!(%error, site, "runs that waited for the region were not woken");
     }
 }

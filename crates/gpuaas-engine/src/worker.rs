@@ -120,6 +120,8 @@ pub(crate) async fn process_run(shared: &Shared, claimed: LeasedRun) {
         "run",
         %run_id,
         node = claimed.node.hostname,
+        // Its name is read together with what else the run needs.
+        site = tracing::field::Empty,
         kind = claimed.run.kind.as_str()
     );
     let work = async {
@@ -184,6 +186,7 @@ async fn park_after_panic(
 /// The store's; the run is then due again when its lease ends.
 async fn drive_run(shared: &Shared, claimed: LeasedRun) -> Result<(), StoreError> {
     let context = RunContext::prepare(shared, &claimed).await?;
+    tracing::Span::current().record("site", context.site.name.as_str());
     let mut session = RunSession::new(claimed, context, shared.failpoints.clone());
     session.reach(Failpoint::Claimed).await;
     if session.run.status == RunStatus::Parked

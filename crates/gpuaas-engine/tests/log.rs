@@ -81,6 +81,7 @@ async fn every_line_of_a_run_names_run_node_step_and_effect() {
     for line in entered.iter().chain(&said("run ended")).chain(&said("run waits")) {
         assert_eq!(of_spans(line, "run_id"), Some(run_id.as_str()), "{line}");
         assert_eq!(of_spans(line, "node"), Some(harness.hosts[0].name.as_str()), "{line}");
+        assert_eq!(of_spans(line, "site"), Some("lab"), "{line}");
         assert!(of_spans(line, "step").is_some(), "{line}");
         assert_eq!(line["level"], "INFO", "{line}");
     }

@@ -214,7 +214,7 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "bare-metal",
         about: "hosts without slices; the first one lost a GPU and is not active without it",
         profile: r#"{"site_bootstrap_bundle_ref": "h200-ib@1.0.0",
-                    "post_deploy_validation_bundle_ref": "validate-h200@1.0.0"}"#,
+                    "post_deploy_validation_bundle_ref": "validate-h200@1.1.0"}"#,
         loses: Some((Loss::Gpu, MachineSelector::First)),
         ends: &[
             ExpectedEnd {

@@ -7,7 +7,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 
 use rusqlite::ErrorCode;
-use rusqlite_migration::{M, Migrations};
+use rusqlite_migration::Migrations;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, broadcast, watch};
 use uuid::Uuid;
@@ -16,36 +16,12 @@ use crate::database::{
     GroupWriter, Readers, SentCounters, SqliteLocation, Writer, note_panic_locations,
 };
 use crate::error::StoreError;
+use crate::migrations::SQLITE;
 use crate::postgres;
 use crate::seal::{MasterKey, random};
 use crate::shared_reads::SharedReads;
 use crate::store::{Db, Inner, Store};
 use crate::tables::meta::keep_first;
-
-/// `migrations/sqlite`, in the order of the names. SQLite's `user_version` counts them, so nothing
-/// is ever put between two of them.
-const SQLITE: &[M<'_>] = &[
-    M::up(include_str!("../migrations/sqlite/0001_init.sql")),
-    M::up(include_str!("../migrations/sqlite/0010_drift.sql")),
-    M::up(include_str!("../migrations/sqlite/0011_pace.sql")),
-    M::up(include_str!("../migrations/sqlite/0012_waiting_task.sql")),
-    M::up(include_str!("../migrations/sqlite/0013_event_window.sql")),
-    M::up(include_str!("../migrations/sqlite/0040_batch.sql")),
-    M::up(include_str!("../migrations/sqlite/0050_bundle.sql")),
-    M::up(include_str!("../migrations/sqlite/0060_task_key.sql")),
-    M::up(include_str!("../migrations/sqlite/0080_operator_task.sql")),
-    M::up(include_str!("../migrations/sqlite/0085_node_certificate.sql")),
-    M::up(include_str!("../migrations/sqlite/0090_input_secret.sql")),
-    M::up(include_str!("../migrations/sqlite/0095_token_key.sql")),
-    M::up(include_str!("../migrations/sqlite/0100_health_check.sql")),
-    M::up(include_str!("../migrations/sqlite/0110_removal.sql")),
-    M::up(include_str!("../migrations/sqlite/0130_region.sql")),
-    M::up(include_str!("../migrations/sqlite/0145_connectivity.sql")),
-    M::up(include_str!("../migrations/sqlite/0150_recheck.sql")),
-    M::up(include_str!("../migrations/sqlite/0160_drift_user.sql")),
-    M::up(include_str!("../migrations/sqlite/0161_control.sql")),
-    M::up(include_str!("../migrations/sqlite/0162_audit_target.sql")),
-];
 
 impl Store {
     /// Opens the database that `url` names, makes it if it is an SQLite file that is not there,
@@ -236,19 +212,4 @@ fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
         format!("the database file {} cannot be opened: {error}", path.display()),
         "make its folder, and let this user write there; or name another file",
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_file_of_the_folder_is_a_migration() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/sqlite");
-        let mut files: Vec<_> =
-            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        let texts = files.iter().map(|file| M::up(fs::read_to_string(file).unwrap().leak()));
-        assert_eq!(SQLITE, texts.collect::<Vec<_>>());
-    }
 }

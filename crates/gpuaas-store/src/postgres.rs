@@ -27,13 +27,14 @@
 //! transaction, so it ends with the session, however that ends. It saves work and errors; that there
 //! is one key of each kind does not rest on it, because each is made by one atomic statement.
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _, raw_sql};
 use tokio::time::timeout;
 
 use crate::database::{PATIENCE, PostgresPool, PostgresSession, TransactionCommand};
 use crate::error::StoreError;
+use crate::migrations;
 use crate::store::{Db, Store};
 
 /// Prepared statements kept by each connection: room for every statement, and for the lengths that
@@ -86,7 +87,7 @@ pub(crate) async fn open(options: PgConnectOptions) -> Result<PostgresPool, Stor
 
 /// Brings the tables up to date, all of them or none, under the startup lock.
 async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let mut migrator: Migrator = sqlx::migrate!("migrations/postgres");
+    let mut migrator = migrations::postgres();
     // The library's own lock has no limit.
     migrator.set_locking(false);
     let mut transaction = connection.begin().await?;

@@ -68,7 +68,8 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> ApiResult<Subject> {
         ctx.bundles.gate_checks(&pins, &inputs, Gate::Telemetry)
     };
     let checks = checks.await.unwrap_or_else(|error| {
-        tracing::warn!(%error, node = %node.id, "its bundles do not say whether it has telemetry");
+        let (node, site) = (&node.hostname, &site.name);
+        tracing::warn!(%error, node, site, "its bundles do not say whether it has telemetry");
         Vec::new()
     });
     let observation = ctx.store.observation(node.id).await?;

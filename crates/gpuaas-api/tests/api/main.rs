@@ -10,6 +10,7 @@ mod changes;
 mod doors;
 mod drift;
 mod http;
+mod id_prefixes;
 mod identity;
 mod nodes;
 mod offboarding;

@@ -64,8 +64,8 @@ fn code<T: std::fmt::Debug>(result: Result<T, CatalogError>) -> &'static str {
 fn the_bundles_of_this_repository_are_built_in_and_signed() {
     let fixture = Fixture::new();
     let names: Vec<String> = fixture.catalog.list().iter().map(|b| b.bundle.reference()).collect();
-    for name in ["h200-ib", "h200-slice-vm", "site-base", "validate-base", "validate-h200"] {
-        assert!(names.contains(&format!("{name}@1.0.0")), "{names:?}");
+    for name in ["h200-ib@", "h200-slice-vm@", "site-base@", "validate-base@", "validate-h200@"] {
+        assert!(names.iter().any(|one| one.starts_with(name)), "{names:?}");
     }
     let pins = fixture.catalog.pins("h200-slice-vm@1.0.0").unwrap();
     let order: Vec<&str> = pins.iter().map(|pin| pin.bundle.as_str()).collect();
@@ -85,12 +85,12 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
     let ask = |reference, set| fixture.catalog.validation(reference, &set);
     assert!(!ask("validate-base@1.0.0", BTreeMap::new()).unwrap().is_empty());
     let of_site = inputs(&[("ports_active", "4"), ("package_stack", "0")]);
-    let asked = ask("validate-h200@1.0.0", BTreeMap::from([("validate-h200".to_owned(), of_site)]));
+    let asked = ask("validate-h200@1.1.0", BTreeMap::from([("validate-h200".to_owned(), of_site)]));
     let asked = asked.unwrap();
     assert!(asked.contains(&HostCheck::InfinibandPortsActive { count: 4 }), "{asked:?}");
     assert!(!asked.iter().any(|check| matches!(check, HostCheck::PackageInstalled { .. })));
     let wrong = inputs(&[("ports_active", "four")]);
-    let wrong = ask("validate-h200@1.0.0", BTreeMap::from([("validate-h200".to_owned(), wrong)]));
+    let wrong = ask("validate-h200@1.1.0", BTreeMap::from([("validate-h200".to_owned(), wrong)]));
     assert_eq!(code(wrong), "bundle_input_invalid");
     let scripts = fixture.catalog.commissioning("commissioning-base@1.0.0").unwrap();
     let labels: Vec<&str> = scripts.iter().map(|s| s.script.label.as_str()).collect();

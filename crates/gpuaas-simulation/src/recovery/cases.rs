@@ -406,7 +406,7 @@ pub static CASES: &[RecoveryCase] = &[
     RecoveryCase {
         code: ParkCode::HostChecksUnknown,
         profile: |profile| {
-            profile.post_deploy_validation_bundle_ref = "validate-h200@1.0.0".to_owned();
+            profile.post_deploy_validation_bundle_ref = "validate-h200@1.1.0".to_owned();
         },
         during: || vec![(When::Maas("Deploying"), Act::Command(commands::DISKS_MANY))],
         repair: || vec![Act::Command(commands::DISKS_ONE)],

@@ -198,6 +198,8 @@ fn a_task_of_an_operator_is_no_matter_of_a_run() {
 
         let listed = store.operator_tasks(node_id, Page::first(10)).await.unwrap();
         let ids: Vec<TaskId> = listed.iter().map(|task| task.task.id).collect();
+        let found = store.ids_between(gpuaas_store::IdKind::Task, first.0, first.0, 5).await;
+        assert_eq!(found.unwrap().first().map(|(id, _)| TaskId(*id)), Some(first));
         assert_eq!(ids, [second, first]);
         let older = Page { after: Some(second), limit: 10 };
         let older = store.operator_tasks(node_id, older).await.unwrap();

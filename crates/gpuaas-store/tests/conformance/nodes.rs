@@ -2,8 +2,8 @@
 
 use futures::future::join_all;
 use gpuaas_store::{
-    IdempotencyKey, NewAuditEntry, NewRun, NewRunOfNode, NodeChange, NodeFilter, Page, RunWrite,
-    SecretString,
+    IdKind, IdempotencyKey, NewAuditEntry, NewRun, NewRunOfNode, NodeChange, NodeFilter, Page,
+    RunWrite, SecretString,
 };
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
 use gpuaas_types::{NodeId, NodeState, ProfileId, RoceAssignmentId, RunKind, RunStatus, SiteId};
@@ -43,6 +43,32 @@ fn a_name_and_a_bmc_belong_to_one_node() {
         let found = fixture.store.find_nodes("j22u11").await.unwrap();
         let ids: Vec<NodeId> = found.iter().map(|node| node.id).collect();
         assert_eq!(ids, [made.accepted.node_id, node_id], "nodes in service come first");
+    });
+}
+
+#[test]
+fn identifiers_are_found_between_two_others() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let mut made = vec![fixture.node("j22u11").await, fixture.node("j22u15").await];
+        made.sort();
+        let (low, high) = (uuid::Uuid::nil(), uuid::Uuid::max());
+        let nodes = fixture.store.ids_between(IdKind::Node, low, high, 10).await.unwrap();
+        let ids: Vec<_> = nodes.iter().map(|(id, _)| NodeId(*id)).collect();
+        assert_eq!(ids, made.iter().map(|(node, _)| *node).collect::<Vec<_>>());
+        let one = fixture.store.ids_between(IdKind::Node, low, high, 1).await.unwrap();
+        assert_eq!(one, nodes[..1]);
+        for (node, run) in &made {
+            let name = fixture.store.node(*node).await.unwrap().hostname;
+            let runs = fixture.store.ids_between(IdKind::Run, run.0, run.0, 10).await.unwrap();
+            assert_eq!(runs, [(run.0, name)]);
+            assert!(
+                fixture.store.ids_between(IdKind::Task, low, high, 10).await.unwrap().is_empty()
+            );
+        }
+        let last = nodes[1].0;
+        let after = uuid::Uuid::from_u128(last.as_u128() + 1);
+        assert!(fixture.store.ids_between(IdKind::Node, after, high, 10).await.unwrap().is_empty());
     });
 }
 

@@ -335,6 +335,10 @@ NodeAmbiguous "node_ambiguous" "More than one node matches" {
     status: 409, owner: None, next_action: "name it by its id",
     doc: "Several live nodes answer to this name",
 }
+IdAmbiguous "id_ambiguous" "More than one identifier begins so" {
+    status: 409, owner: None, next_action: "write more of it, as far as the answer's candidates differ; or name the node, `gpuaas run show HOST`",
+    doc: "The begin of an identifier stands for it where no other begins so",
+}
 NodeHasOpenRun "node_has_open_run" "The node has an open run" {
     status: 409, owner: None, next_action: "`gpuaas explain NODE` says how far it is; `gpuaas run cancel RUN --reason WHY` ends it",
     doc: "A node has at most one open run",
