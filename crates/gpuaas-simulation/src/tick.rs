@@ -162,6 +162,8 @@ impl Simulation {
                     self.executor.cancel(system.task_id);
                 }
             }
+            // These hosts have no disks.
+            Notice::Erased(_) => {}
         }
     }
 

@@ -27,7 +27,7 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Mend(args) => recovery::run(args, Arc::new(ApiOperators), terminal).await,
         BenchCommand::People(args) => people::run(args, Arc::new(ApiOperators), terminal).await,
         BenchCommand::Gate(args) => gate::run(args, terminal).await,
-        BenchCommand::Handover(args) => handover::run(args, terminal).await,
+        BenchCommand::Handover(args) => handover::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,
     }
 }

@@ -207,6 +207,21 @@ fn every_node_is_reimaged() {
     assert_eq!(object["active"], 10);
 }
 
+/// What a tenant left is gone after a reimage with erase alone, and nothing says otherwise.
+#[test]
+fn a_reimage_alone_leaves_nothing_of_a_tenant() {
+    let output = gpuaas(&["bench", "handover", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = object(&output);
+    assert_eq!(report["lied"], 0, "{report}");
+    let left = |mode: &str| report["bytes_left_by_mode"][mode].as_u64().unwrap();
+    assert_eq!(left("reimage"), 0, "{report}");
+    for mode in ["deployed_soft_reset", "deployed_storage_cleanup", "reimage_without_erase"] {
+        let marked = report["bytes_marked"].as_u64().unwrap();
+        assert!((1..marked).contains(&left(mode)), "{mode}: {report}");
+    }
+}
+
 #[test]
 fn every_node_is_decommissioned() {
     let object = scenario("decommission");

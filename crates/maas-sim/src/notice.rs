@@ -55,6 +55,8 @@ pub enum Notice {
     PoweredOff(HostRef),
     /// The machine was released or its deployment was aborted; its software is gone for good.
     Released(HostRef),
+    /// Every disk of the machine was erased; what the system of this deployment left is gone.
+    Erased(HostRef),
 }
 
 impl Notice {
@@ -63,7 +65,10 @@ impl Notice {
     pub fn host(&self) -> &HostRef {
         match self {
             Notice::FirstBoot(boot) => &boot.host,
-            Notice::PoweredOn(host) | Notice::PoweredOff(host) | Notice::Released(host) => host,
+            Notice::PoweredOn(host)
+            | Notice::PoweredOff(host)
+            | Notice::Released(host)
+            | Notice::Erased(host) => host,
         }
     }
 }

@@ -75,11 +75,28 @@ fn from_rack_to_deployed_and_back() {
         "{notices:?}"
     );
     assert_eq!(status(&mut sim, &id), "Ready");
+    // The software is gone before the disks are erased, and a plain release erased nothing.
+    assert!(!notices.iter().any(|notice| matches!(notice, Notice::Erased(_))), "{notices:?}");
     let stats = &sim.region.stats().machines["j22u11"];
     assert_eq!(
         (stats.creates, stats.commissions, stats.deploys, stats.releases, stats.double_deploys),
         (1, 1, 1, 1, 0)
     );
+}
+
+#[test]
+fn an_erasing_is_told_once_its_disks_are_empty() {
+    let mut sim = TestRegion::new(zero());
+    let id = sim.region.add_machine(MachineSpec::new("a", Status::Ready));
+    assert_eq!(sim.post(&format!("machines/{id}/"), "op=deploy").status, 200);
+    sim.advance_seconds(1);
+    assert_eq!(sim.post(&format!("machines/{id}/"), "op=release&erase=true").status, 200);
+    let notices = sim.advance_seconds(60);
+    let told = |wanted: fn(&Notice) -> bool| notices.iter().position(wanted);
+    let released = told(|notice| matches!(notice, Notice::Released(_)));
+    let erased = told(|notice| matches!(notice, Notice::Erased(host) if host.deployment == 1));
+    assert!(released.is_some() && released < erased, "{notices:?}");
+    assert_eq!(status(&mut sim, &id), "Ready");
 }
 
 #[test]

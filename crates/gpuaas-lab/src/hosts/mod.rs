@@ -166,9 +166,12 @@ impl HostSupervisor {
             Notice::Released(host) => {
                 if let Some(mut system) = self.running.remove(&host.system_id) {
                     system.stop().await;
+                    let (root, disks) = (self.root(&host), self.data_disks(&host));
+                    process_host::keep_data_disks(&root, &disks);
                     self.remove_folder(&host);
                 }
             }
+            Notice::Erased(host) => process_host::erase_data_disks(&self.data_disks(&host)),
         }
     }
 
@@ -240,6 +243,7 @@ impl HostSupervisor {
                 let lost = self.options.lost.iter().filter(|lost| lost.host == host.hostname);
                 let machine = process_host::ProcessHost {
                     root,
+                    data_disks: self.data_disks(host),
                     data: data.clone(),
                     kernel_options: system.metadata.kernel_options.clone(),
                     losses: lost.map(|lost| lost.loss).collect(),
@@ -268,6 +272,11 @@ impl HostSupervisor {
             user_data: system.user_data.clone(),
             control_plane_url: system.data.inputs.control_plane_url.clone(),
         }))
+    }
+
+    /// Folder of what is on a machine's data disks between two deployments.
+    fn data_disks(&self, host: &HostRef) -> PathBuf {
+        self.options.dir.join(&host.system_id).join("data-disks")
     }
 
     fn root(&self, host: &HostRef) -> PathBuf {

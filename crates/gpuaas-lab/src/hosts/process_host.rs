@@ -74,6 +74,8 @@ impl ProcessReaper {
 pub(super) struct ProcessHost {
     /// The folder that stands for its `/`.
     pub(super) root: PathBuf,
+    /// What the machine's data disks hold from before this deployment.
+    pub(super) data_disks: PathBuf,
     /// What cloud-init is given.
     pub(super) data: ParsedUserData,
     /// Kernel options that the deployment carried.
@@ -107,6 +109,7 @@ impl ProcessHost {
             let kernel_options = if lost { "" } else { self.kernel_options.as_str() };
             self.emulator.make(&self.root, &inputs.hostname, kernel_options).await?;
         }
+        attach_data_disks(&self.data_disks, &self.root)?;
         let (folder, data) = (self.root.clone(), self.data.clone());
         let scripts =
             tokio::task::spawn_blocking(move || unpack_user_data(&data, &folder)).await??;
@@ -135,6 +138,40 @@ impl ProcessHost {
     fn host_command(&self, mut command: Command) -> io::Result<Command> {
         command.env(host_emulator::VARIABLE, self.emulator.program());
         host_command(command, &self.root)
+    }
+}
+
+/// Where a host has its data disks.
+const DATA: &str = "data";
+
+/// The disks beside the boot disk keep what is on them when a machine is released: a deployment
+/// writes the boot disk alone.
+pub(super) fn keep_data_disks(root: &Path, disks: &Path) {
+    if let Err(error) = move_folder(&root.join(DATA), disks) {
+        tracing::warn!(root = %root.display(), %error, "the data disks of a host are not kept");
+    }
+}
+
+/// The next system finds them as they are.
+fn attach_data_disks(disks: &Path, root: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(root)?;
+    move_folder(disks, &root.join(DATA))
+}
+
+/// MAAS has erased every disk of the machine.
+pub(super) fn erase_data_disks(disks: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(disks)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(disks = %disks.display(), %error, "the data disks of a host stay");
+    }
+}
+
+/// Nothing where there is nothing to move.
+fn move_folder(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        moved => moved,
     }
 }
 
@@ -207,6 +244,24 @@ mod tests {
         let script = format!("setsid sleep 60 & : >{}/ready; sleep 60", root.display());
         command.args(["-c", &script]);
         host_command(command, root).unwrap().spawn().unwrap()
+    }
+
+    #[test]
+    fn data_disks_keep_their_data_from_one_deployment_to_the_next_until_they_are_erased() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let disks = at("data-disks");
+        attach_data_disks(&disks, &at("1")).unwrap();
+        assert!(!at("1/data").exists(), "the machine is new");
+        std::fs::create_dir_all(at("1/data/0")).unwrap();
+        std::fs::write(at("1/data/0/model"), "weights").unwrap();
+        keep_data_disks(&at("1"), &disks);
+        attach_data_disks(&disks, &at("2")).unwrap();
+        assert_eq!(std::fs::read_to_string(at("2/data/0/model")).unwrap(), "weights");
+        keep_data_disks(&at("2"), &disks);
+        erase_data_disks(&disks);
+        attach_data_disks(&disks, &at("3")).unwrap();
+        assert!(!at("3/data").exists());
     }
 
     #[tokio::test]

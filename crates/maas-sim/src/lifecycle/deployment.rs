@@ -285,6 +285,7 @@ impl Region {
 
     pub(super) fn erase_done(&mut self, key: u32) {
         self.cancel_activity(key);
+        self.push_notice(key, Notice::Erased);
         self.clear_deployment(key);
         self.set_status(key, Status::Releasing);
         self.record_event(key, Level::Info, "Releasing", "");
