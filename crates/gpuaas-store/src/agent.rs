@@ -8,7 +8,7 @@ use gpuaas_types::agent::{Task, TaskResult};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
 
-use crate::database::{Conn, GroupHints, Val, args};
+use crate::database::{Conn, GroupHints, RowsStatement, Val, args};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::report::{append_report, append_reports, reports_of};
@@ -31,6 +31,14 @@ pub struct ReceivedHeartbeat {
     /// Written to the history if the troubles are others than before.
     pub changed: Option<TimelineEvent>,
 }
+
+/// Notes that nodes were given what they still should do.
+const DELIVER: RowsStatement = RowsStatement {
+    head: "WITH v (node_id, now) AS (",
+    tail: ") UPDATE node_task SET delivered_at = v.now FROM v WHERE node_task.node_id = v.node_id \
+           AND node_task.finished_at IS NULL AND node_task.expires_at > v.now \
+           AND node_task.delivered_at IS NULL",
+};
 
 /// Notes one that is not the first of its run. Answers whether it is not.
 async fn record_heartbeat(
@@ -224,14 +232,7 @@ impl Store {
         tasks.retain(|open| open.task.expires_at > now);
         if tasks.iter().any(|open| !open.is_delivered) {
             self.write_grouped(GroupHints::default(), move |conn| {
-                Box::pin(async move {
-                    conn.execute(
-                        "UPDATE node_task SET delivered_at = $2 WHERE node_id = $1 \
-                         AND finished_at IS NULL AND expires_at > $2 AND delivered_at IS NULL",
-                        args![node_id.0, now],
-                    )
-                    .await
-                })
+                Box::pin(async move { conn.write_rows(DELIVER, vec![args![node_id.0, now]]).await })
             })
             .await?;
         }

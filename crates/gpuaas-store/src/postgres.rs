@@ -19,7 +19,8 @@
 //! # Plans
 //! The joins of our statements are written in the order in which they are to be made, so the server
 //! is told to keep that order (`join_collapse_limit = 1`). For the list of nodes, nine tables, it
-//! otherwise tries orders for 26 ms, and needs 2 ms to read the list of 200.
+//! otherwise tries orders for 26 ms, and needs 2 ms to read the list of 200. None of our statements
+//! runs for as long as it takes to compile it, so there is no `jit`.
 //!
 //! # Starting together
 //! The first start of a control plane makes tables and keys. Replicas that start at the same moment
@@ -27,8 +28,10 @@
 //! transaction, so it ends with the session, however that ends. It saves work and errors; that there
 //! is one key of each kind does not rest on it, because each is made by one atomic statement.
 
+use std::net::IpAddr;
+
 use sqlx::migrate::MigrateError;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _, raw_sql};
 use tokio::time::timeout;
 
@@ -42,12 +45,13 @@ use crate::store::{Db, Store};
 const STATEMENTS: usize = 256;
 
 /// See the table in the module's text, and what it says of plans.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
     ("idle_in_transaction_session_timeout", "4s"),
     ("tcp_user_timeout", "4s"),
     ("lock_timeout", "8s"),
     ("statement_timeout", "30s"),
     ("join_collapse_limit", "1"),
+    ("jit", "off"),
 ];
 
 /// Key of the advisory lock under which control planes start. Advisory locks belong to a database,
@@ -57,6 +61,8 @@ const STARTUP_KEY: i64 = 0x6770_7561_6173_0001;
 /// that stands still can hold it.
 const STARTUP_LIMITS: &str = "SET LOCAL idle_in_transaction_session_timeout = '30s'; \
      SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = '60s'";
+/// `invalid_authorization_specification`: what PostgreSQL answers where its `pg_hba.conf` has no rule.
+const NO_RULE: &str = "28000";
 /// `lock_not_available`: what PostgreSQL answers when `lock_timeout` has passed.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
@@ -74,15 +80,40 @@ pub(crate) async fn open(options: PgConnectOptions) -> Result<PostgresPool, Stor
              and password",
         )
     };
-    let options =
+    let mut options =
         options.statement_cache_capacity(STATEMENTS).application_name("gpuaas").options(SETTINGS);
-    let mut first = match timeout(PATIENCE, options.connect()).await {
+    let plain = without_tls(&options);
+    let mut first = timeout(PATIENCE, plain.as_ref().unwrap_or(&options).connect()).await;
+    match plain {
+        Some(_) if first.as_ref().is_ok_and(wants_tls) => {
+            first = timeout(PATIENCE, options.connect()).await;
+        }
+        Some(plain) => options = plain,
+        None => {}
+    }
+    let mut first = match first {
         Err(_) => return Err(unreachable(&"it does not answer")),
         Ok(Err(error)) => return Err(unreachable(&error)),
         Ok(Ok(connection)) => connection,
     };
     migrate(&mut first).await?;
     Ok(PostgresPool::new(options, first))
+}
+
+/// The options for a connection that does not leave this host and for which nobody asked for TLS:
+/// `prefer`, which they say then, takes any certificate and so guards against nobody.
+fn without_tls(options: &PgConnectOptions) -> Option<PgConnectOptions> {
+    let host = options.get_host();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    let stays_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    let asked_for = !matches!(options.get_ssl_mode(), PgSslMode::Prefer);
+    (stays_here && !asked_for).then(|| options.clone().ssl_mode(PgSslMode::Disable))
+}
+
+/// Whether the server has no rule for a connection like this one, as where it wants TLS.
+fn wants_tls(connected: &Result<PgConnection, sqlx::Error>) -> bool {
+    let refused = connected.as_ref().err().and_then(sqlx::Error::as_database_error);
+    refused.and_then(|error| error.code()).is_some_and(|code| code == NO_RULE)
 }
 
 /// Brings the tables up to date, all of them or none, under the startup lock.
@@ -150,6 +181,31 @@ impl Store {
                 Ok(StartupLock(Some(session)))
             }
             Db::Sqlite { .. } => Ok(StartupLock(None)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr as _;
+
+    use super::*;
+
+    #[test]
+    fn tls_is_left_out_where_nobody_is_in_between_and_nobody_asked_for_it() {
+        for (url, plain) in [
+            ("postgres://u@127.0.0.1:5432/d", true),
+            ("postgres://u@localhost/d?sslmode=prefer", true),
+            ("postgres://u@[::1]:5432/d", true),
+            ("postgres://u@127.0.0.1/d?sslmode=require", false),
+            ("postgres://u@127.0.0.1/d?sslmode=verify-full", false),
+            ("postgres://u@10.0.0.7/d", false),
+            ("postgres://u@db.example/d", false),
+        ] {
+            let options = PgConnectOptions::from_str(url).unwrap().options(SETTINGS);
+            let left_out = without_tls(&options);
+            assert_eq!(left_out.is_some(), plain, "{url}");
+            assert!(left_out.is_none_or(|o| matches!(o.get_ssl_mode(), PgSslMode::Disable)));
         }
     }
 }

@@ -204,43 +204,65 @@ async fn change_node(
     run: &RunRecord,
     change: &NodeChange,
 ) -> Result<(), StoreError> {
-    if let Some(system_id) = &change.system_id {
-        const HOLDER: &str = concat!(
-            "SELECT node.hostname, site.name FROM node JOIN site ON site.id = node.site_id \
-             WHERE node.system_id = $2 AND node.id <> $3 AND node.site_id IN ",
-            sites_of_region!(),
-            " AND node.state NOT IN ('retired', 'detached', 'deleted')"
-        );
-        let values = args![run.site_id.0, system_id, run.node_id.0];
-        if let Some(holder) = conn.first(HOLDER, values).await? {
-            let mut cols = holder.cols();
-            let (hostname, site): (String, String) = (cols.next()?, cols.next()?);
-            let detail = format!("machine {system_id} is held by node {hostname} of site {site}");
-            return Err(StoreError::conflict(ProblemCode::MachineHeld, detail));
+    match &change.system_id {
+        Some(system_id) => bind_machine(conn, now, run, change.state, system_id).await,
+        None => {
+            let state = change.state.map(NodeState::as_str);
+            conn.write_rows(CHANGE_STATES, vec![args![run.node_id.0, state, now]]).await
         }
     }
-    const CHANGE: &str = "UPDATE node SET state = COALESCE($2, state), \
-         system_id = COALESCE($3, system_id), \
-         region = CASE WHEN $3 IS NULL THEN region \
-         ELSE (SELECT site.region FROM site WHERE site.id = node.site_id) END, \
-         revision = revision + 1, updated_at = $4 WHERE id = $1";
-    let state = change.state.map(NodeState::as_str);
-    if change.system_id.is_none() && conn.group().is_some() {
-        return conn.write_rows(CHANGE_STATES, vec![args![run.node_id.0, state, now]]).await;
-    }
-    let values = args![run.node_id.0, state, change.system_id.as_deref(), now];
-    if change.system_id.is_none() {
-        return conn.execute(CHANGE, values).await.map(drop);
-    }
-    match conn.execute(CHANGE, values).await {
+}
+
+/// Another node in care of the site's region that has the machine: `$1` the site, `$2` the machine,
+/// `$3` the node.
+macro_rules! holder {
+    () => {
+        concat!(
+            "node AS holder WHERE holder.system_id = $2 AND holder.id <> $3 \
+             AND holder.site_id IN ",
+            sites_of_region!(),
+            " AND holder.state NOT IN ('retired', 'detached', 'deleted')"
+        )
+    };
+}
+
+/// Binds the run's node to a machine that no other node has.
+async fn bind_machine(
+    conn: &mut Conn,
+    now: Timestamp,
+    run: &RunRecord,
+    state: Option<NodeState>,
+    system_id: &str,
+) -> Result<(), StoreError> {
+    const BIND: &str = concat!(
+        "UPDATE node SET state = COALESCE($4, state), system_id = $2, \
+         region = (SELECT site.region FROM site WHERE site.id = node.site_id), \
+         revision = revision + 1, updated_at = $5 WHERE id = $3 AND NOT EXISTS (SELECT 1 FROM ",
+        holder!(),
+        ")"
+    );
+    const HOLDER: &str = concat!(
+        "SELECT holder.hostname, (SELECT site.name FROM site WHERE site.id = holder.site_id) FROM ",
+        holder!()
+    );
+    let (site_id, node_id) = (run.site_id.0, run.node_id.0);
+    let held = |detail| StoreError::conflict(ProblemCode::MachineHeld, detail);
+    let just_taken = || held(format!("machine {system_id} was just taken by another node"));
+    let values = args![site_id, system_id, node_id, state.map(NodeState::as_str), now];
+    match conn.execute(BIND, values).await {
         // Another node took the machine between the look and the write.
         Err(StoreError::Conflict { code: ProblemCode::AlreadyExists, .. }) => {
-            let system_id = change.system_id.as_deref().unwrap_or_default();
-            let detail = format!("machine {system_id} was just taken by another node");
-            Err(StoreError::conflict(ProblemCode::MachineHeld, detail))
+            return Err(just_taken());
         }
-        other => other.map(drop),
+        Ok(0) => {}
+        other => return other.map(drop),
     }
+    let holder = conn.first(HOLDER, args![site_id, system_id, node_id]).await?;
+    let holder = holder.ok_or_else(just_taken)?;
+    let mut cols = holder.cols();
+    let (hostname, site): (String, String) = (cols.next()?, cols.next()?);
+    let detail = format!("machine {system_id} is held by node {hostname} of site {site}");
+    Err(held(detail))
 }
 
 async fn write_attempts(

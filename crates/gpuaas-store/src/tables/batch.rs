@@ -2,7 +2,7 @@
 
 use gpuaas_types::{NodeId, Timestamp};
 
-use crate::database::{Conn, args};
+use crate::database::{Conn, RowsStatement, args};
 use crate::error::StoreError;
 
 /// Makes the batch of a node due, where it has one that has not ended.
@@ -11,12 +11,13 @@ pub(crate) async fn wake_of_node(
     now: Timestamp,
     node_id: NodeId,
 ) -> Result<(), StoreError> {
-    conn.execute(
-        "UPDATE batch SET wake_seq = wake_seq + 1, \
-         due_at = CASE WHEN due_at < $1 THEN due_at ELSE $1 END WHERE ended_at IS NULL \
-         AND id = (SELECT batch_id FROM batch_member WHERE node_id = $2)",
-        args![now, node_id.0],
-    )
-    .await
-    .map(drop)
+    const WAKE: RowsStatement = RowsStatement {
+        head: "WITH v (node_id, now) AS (",
+        tail: "), woken (id, now) AS (SELECT member.batch_id, MIN(v.now) FROM v \
+               JOIN batch_member AS member ON member.node_id = v.node_id \
+               GROUP BY member.batch_id) UPDATE batch SET wake_seq = wake_seq + 1, \
+               due_at = CASE WHEN batch.due_at < woken.now THEN batch.due_at ELSE woken.now END \
+               FROM woken WHERE batch.id = woken.id AND batch.ended_at IS NULL",
+    };
+    conn.write_rows(WAKE, vec![args![node_id.0, now]]).await
 }
