@@ -7,7 +7,7 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::elapsed::elapsed_as_text;
-use gpuaas_core::node_problem::advice_of_wait;
+use gpuaas_core::node_problem::{advice_of_wait, waits_for_person};
 use gpuaas_core::step_duration::{self, ExpectedDuration};
 use gpuaas_store::ListedNode;
 use gpuaas_types::api::{
@@ -246,7 +246,7 @@ fn next_action(node: &NodeView, late: bool) -> String {
     }
     let status = node.run.as_ref().map(|run| run.status);
     match status {
-        Some(status) if status.is_open() && late => {
+        Some(status) if status.is_open() && (late || waits_for_person(node.wait.as_ref())) => {
             advice_of_wait(node.wait.as_ref(), &node.hostname, &node.site).1
         }
         Some(status) if status.is_open() => "nothing to do, the run goes on by itself".to_owned(),

@@ -12,9 +12,9 @@ use gpuaas_core::node_problem::{
 use gpuaas_core::record::NodeRecord;
 use gpuaas_store::{CertificateEnding, ListedNode, StoredCertificate, StoredGate};
 use gpuaas_types::agent::Gate;
-use gpuaas_types::api::{Drift, GateView, NodeView, ProfileResource, TimelineEvent};
+use gpuaas_types::api::{Drift, GateView, NodeView, ProfileResource, SiteControl, TimelineEvent};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{DriftKind, NodeId, ProfileId};
+use gpuaas_types::{DriftKind, NodeId, ProfileId, SiteId};
 
 use crate::ctx::Ctx;
 use crate::node_view::{mark, node_view};
@@ -26,6 +26,7 @@ pub(crate) struct KnownFacts {
     gates: HashMap<NodeId, HashMap<Gate, StoredGate>>,
     drift: HashMap<NodeId, Vec<Drift>>,
     certificates: HashMap<NodeId, StoredCertificate>,
+    control: HashMap<SiteId, SiteControl>,
 }
 
 impl KnownFacts {
@@ -42,11 +43,13 @@ impl KnownFacts {
 
     async fn of_ids(ctx: &Ctx, ids: &[NodeId]) -> ApiResult<Self> {
         let profiles = ctx.store.profiles().await?.into_iter();
+        let sites = ctx.store.sites().await?.into_iter();
         Ok(Self {
             profiles: profiles.map(|profile| (profile.id, profile)).collect(),
             gates: ctx.store.gates(ids.iter().copied()).await?,
             drift: ctx.store.drift_of_nodes(ids.iter().copied()).await?,
             certificates: ctx.store.latest_certificates(ids.iter().copied()).await?,
+            control: sites.filter_map(|site| Some((site.id, site.status.control?))).collect(),
         })
     }
 
@@ -87,6 +90,7 @@ impl KnownFacts {
                 certificate: self.certificate(ctx, &node),
                 gates: &gates,
                 drift: &drift,
+                control: self.control.get(&node.site_id),
                 maas_said_at: said_at.map(|at| seen_at.map_or(at, |seen| seen.max(at))),
                 stale_seconds: stale_seconds(ctx),
             },

@@ -12,7 +12,7 @@ use crate::drift::{AdviceSubject, advice};
 use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
     Connectivity, ConnectivityState, Drift, GateView, Lateness, NodeProblem, Owner, Park,
-    ParkAction, Source, Wait,
+    ParkAction, SiteControl, Source, Wait,
 };
 use gpuaas_types::codes::{NodeProblemCode, WaitCode, advised_commands};
 use gpuaas_types::{NodeState, RunStatus, Step, Timestamp};
@@ -88,6 +88,8 @@ pub struct NodeFacts<'a> {
     pub gates: &'a [GateView],
     /// How its machine differs from what is remembered.
     pub drift: &'a [Drift],
+    /// Why the machines of its site are not changed from here; none: they are.
+    pub control: Option<&'a SiteControl>,
     /// When MAAS last said how its machine stands; none: no machine is bound.
     pub maas_said_at: Option<Timestamp>,
     /// Seconds after which that, or what its agent said of a gate, is too old, by the clock of `now`.
@@ -109,6 +111,15 @@ pub fn node_problems(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<NodeProblem> 
     }
     found.problems.sort_by_key(|(code, _)| *code);
     found.problems.into_iter().map(|(_, problem)| problem).collect()
+}
+
+/// Whether what a run waits for comes only once somebody acts: its advice is for now, and not for when
+/// it takes longer than expected.
+#[must_use]
+pub fn waits_for_person(wait: Option<&Wait>) -> bool {
+    use WaitCode::{SiteClockWrong, SiteControlledElsewhere, SiteKeyRefused};
+    let code = wait.and_then(|wait| WaitCode::from_code(&wait.code));
+    matches!(code, Some(SiteControlledElsewhere | SiteKeyRefused | SiteClockWrong))
 }
 
 /// What to do about a run that takes longer than expected, and who can help.
@@ -299,6 +310,10 @@ impl Found<'_> {
         if self.facts.state == NodeState::Quarantined {
             let since = self.facts.updated_at;
             self.add_now(NodeProblemCode::Quarantined, since, "the node is held back");
+        }
+        let code = NodeProblemCode::SiteControlledElsewhere;
+        if let Some(control) = self.facts.control.filter(|control| code == *control.code) {
+            self.add_now(code, control.since, &control.text);
         }
     }
 }

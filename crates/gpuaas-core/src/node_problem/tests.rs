@@ -26,6 +26,7 @@ fn healthy() -> NodeFacts<'static> {
         certificate: Some(certificate(NOW - 100.0, NOW + 1000.0)),
         gates: &[],
         drift: &[],
+        control: None,
         maas_said_at: Some(at(NOW - 900.0)),
         stale_seconds: STALE_SECONDS,
     }
@@ -51,6 +52,11 @@ fn silent() -> NodeFacts<'static> {
         heartbeat_at: Some(at(NOW - 700.0)),
         ..healthy()
     }
+}
+
+fn control(code: &str) -> SiteControl {
+    let text = "control plane other has the region".to_owned();
+    SiteControl { code: code.to_owned(), text, since: at(NOW - 50.0) }
 }
 
 fn drift(kind: DriftKind, seen: f64) -> Drift {
@@ -148,6 +154,7 @@ fn every_problem_of_the_table_is_found() {
         DriftKind::ALL.iter().map(|kind| [drift(*kind, NOW - 30.0)]).collect();
     let revoked =
         CertificateFacts { revoked_at: Some(at(NOW - 5.0)), ..certificate(NOW - 9.0, NOW + 99.0) };
+    let yielded = control("site_controlled_elsewhere");
     let with_certificate = |certificate| NodeFacts { certificate: Some(certificate), ..healthy() };
     let mut made = vec![
         NodeFacts { run: Some(parked), ..healthy() },
@@ -158,6 +165,7 @@ fn every_problem_of_the_table_is_found() {
         with_certificate(certificate(NOW - 99.0, NOW - 1.0)),
         with_certificate(certificate(NOW - 81.0, NOW + 19.0)),
         NodeFacts { state: NodeState::Quarantined, ..healthy() },
+        NodeFacts { control: Some(&yielded), ..healthy() },
         NodeFacts { maas_said_at: Some(at(NOW - 3601.0)), ..healthy() },
     ];
     made.extend(gates.iter().map(|gates| NodeFacts { gates, ..healthy() }));
@@ -242,4 +250,28 @@ fn a_run_brings_its_own_owner_and_advice() {
     let found = problems(&NodeFacts { run: Some(run), ..healthy() });
     assert_eq!(found[0].owner, Owner::PlatformOperator);
     assert!(found[0].text.contains("nobody works on the run"), "{}", found[0].text);
+}
+
+#[test]
+fn a_control_plane_that_only_reads_says_so_of_its_nodes() {
+    let yielded = control("site_controlled_elsewhere");
+    let found = problems(&NodeFacts { control: Some(&yielded), ..healthy() });
+    assert_eq!(found[0].text, "We believe: control plane other has the region");
+    assert_eq!(found[0].since, at(NOW - 50.0));
+    let command = "gpuaas site take-control lab --reason WHY";
+    assert_eq!(found[0].actions[0].command, command);
+    let copied = control("site_control_unconfirmed");
+    assert_eq!(problems(&NodeFacts { control: Some(&copied), ..healthy() }), [], "for a minute");
+}
+
+#[test]
+fn only_what_a_person_ends_is_advised_before_it_is_late() {
+    let waits = |code: &str| waits_for_person(Some(&wait(code)));
+    for code in ["site_controlled_elsewhere", "site_key_refused", "site_clock_wrong"] {
+        assert!(waits(code), "{code}");
+    }
+    for code in ["site_control_unconfirmed", "site_circuit_open", "maas_deploying", "no_such"] {
+        assert!(!waits(code), "{code}");
+    }
+    assert!(!waits_for_person(None));
 }

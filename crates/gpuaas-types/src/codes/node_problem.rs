@@ -166,6 +166,12 @@ Quarantined "quarantined" "It is held back" {
     next_action: "look at why, `gpuaas node show NODE`; or once the cause is gone, `gpuaas node reimage NODE`",
     doc: "The site's policy for a kind of drift, or a run that was cancelled half way, took it out of service",
 }
+SiteControlledElsewhere "site_controlled_elsewhere" "Another control plane changes its machine" {
+    source: Source::ControlPlane,
+    owner: Owner::PlatformOperator,
+    next_action: "find out which control plane is to change the machines of this region; if it is this one, `gpuaas site take-control SITE --reason WHY`, and what was begun here goes on by itself",
+    doc: "Another control plane writes the mark that is kept in the region, so this one only reads there: a reimage or a decommission begun here would wait",
+}
 Renamed "renamed" "Its machine has another name in MAAS" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
