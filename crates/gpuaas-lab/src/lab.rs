@@ -24,7 +24,6 @@ use gpuaas_client::executables::own_executable;
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_client::waterfall;
 use gpuaas_engine::ClockChoice;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::api::NodeView;
@@ -41,13 +40,12 @@ use crate::progress::LabProgress;
 use crate::record::MachineInventory;
 use crate::scenario::{MachineSelector, ScenarioAction};
 use crate::scenario_actions::ActionContext;
+use crate::screen::{self, LabAddresses};
 use crate::state::LabFolder;
 use crate::summary::{EndedNode, LabSummary};
 use crate::{kill_loop, operator, outcome, scenario, watch};
 
 const FOLDER: &str = "gpuaas-lab";
-/// Above this many machines no waterfalls are drawn.
-const DRAWN: usize = 8;
 /// Simulated seconds that an onboarding takes about.
 const RUN_SECONDS: f64 = 2000.0;
 /// How often a lab that is kept shows its region that somebody is there.
@@ -112,7 +110,7 @@ async fn run_in_folder(
     if args.keep {
         keep_running(&setup, terminal).await?;
     } else if !args.json {
-        print_next(terminal);
+        terminal.message(&screen::next(&program()));
     }
     take_down(setup, control, verdict.is_ok(), terminal).await?;
     verdict
@@ -267,24 +265,20 @@ fn mean_pause(setup: &LabSetup) -> f64 {
 }
 
 fn print_header(setup: &LabSetup, terminal: &mut Terminal) {
-    if !setup.resumed {
-        terminal.message(&format!("lab of {}", setup.state.asked));
-    }
-    terminal.message(&match setup.clock {
-        ClockChoice::Real => "hardware takes no time; seconds are real".to_owned(),
-        ClockChoice::Paced { factor, .. } => {
-            format!("seconds are simulated: the clock runs {factor} times as fast as the wall")
-        }
-    });
-    print_urls(setup, terminal);
+    let asked = (!setup.resumed).then(|| setup.state.asked.to_string());
+    terminal.message(&screen::header(asked.as_deref(), setup.clock, &addresses(setup)));
 }
 
-fn print_urls(setup: &LabSetup, terminal: &mut Terminal) {
+fn addresses(setup: &LabSetup) -> LabAddresses {
     let plane = setup.plane();
-    terminal.message(&format!("  MAAS region    {}/", setup.simulator.maas_url()));
-    terminal.message(&format!("  MAAS API key   {}", setup.simulator.api_key()));
-    terminal.message(&format!("  control plane  http://{}", plane.listen));
-    terminal.message(&format!("  admin token    {}", plane.token_file().display()));
+    let token_file = plane.token_file();
+    let token_file = token_file.canonicalize().unwrap_or(token_file);
+    LabAddresses {
+        region: setup.simulator.maas_url(),
+        api_key: setup.simulator.api_key().to_owned(),
+        control_plane: format!("http://{}", plane.listen),
+        token_file: token_file.display().to_string(),
+    }
 }
 
 fn print_result(
@@ -294,46 +288,16 @@ fn print_result(
     summary: &LabSummary,
     terminal: &mut Terminal,
 ) {
-    let style = terminal.style();
-    if ended.len() <= DRAWN {
-        for one in ended {
-            terminal.message("");
-            terminal.message(&waterfall::draw(&one.run, style));
-        }
-    }
-    terminal.message("");
-    terminal.message(&waterfall::bucket_table(&summary.runs, style));
-    let clock = match setup.clock {
-        ClockChoice::Real => String::new(),
-        ClockChoice::Paced { factor, .. } => {
-            format!(" (simulated seconds, {factor} times the wall)")
-        }
-    };
-    let LabSummary { active, nodes, wall_seconds, .. } = summary;
-    let what = match setup.scenario.actions {
-        [] => format!("{active} of {nodes} machines active"),
-        _ => format!("{nodes} machines went through the scenario"),
-    };
-    terminal.message(&format!("\n{what} in {wall_seconds:.1} s of the wall{clock}"));
+    let how = (setup.clock, setup.scenario.actions.is_empty());
+    terminal.message(&screen::result(ended, summary, how, terminal.style()));
     if let LabControlPlane::Killed { kills, .. } = control {
         terminal.message(&format!("the control plane was killed {kills} times"));
     }
 }
 
-/// Three commands to go on with, as they can be pasted.
-fn print_next(terminal: &mut Terminal) {
-    let program = own_executable().map_or_else(|_| "gpuaas".to_owned(), |p| shown_path(&p));
-    terminal.message("\ntry next:");
-    for (arguments, what) in [
-        ("lab --keep", "the same, left running to look around in"),
-        (
-            "lab --nodes 2 --scenario bare-metal",
-            "a server that lost a GPU, and why it is not active",
-        ),
-        ("lab --help", "everything else that can happen"),
-    ] {
-        terminal.message(&format!("  {program} {arguments}  # {what}"));
-    }
+/// This program, as it can be typed here.
+fn program() -> String {
+    own_executable().map_or_else(|_| "gpuaas".to_owned(), |path| shown_path(&path))
 }
 
 /// A path from the working folder where it is below it.
@@ -345,24 +309,9 @@ fn shown_path(path: &Path) -> String {
 /// Leaves everything running until an interrupt.
 async fn keep_running(setup: &LabSetup, terminal: &mut Terminal) -> Result<(), Failure> {
     let mut stop = std::pin::pin!(signals::stop()?);
-    terminal.message("\nkept running until Ctrl-C:");
-    print_urls(setup, terminal);
-    let file = setup.plane().token_file();
-    let file = file.canonicalize().unwrap_or(file);
-    let program = own_executable().map_or_else(|_| "gpuaas".to_owned(), |p| shown_path(&p));
-    terminal.message("\nin another shell:");
-    terminal.message(&format!(
-        "  export GPUAAS_SERVER=http://{} GPUAAS_TOKEN_FILE={}",
-        setup.state.listen,
-        file.display()
-    ));
     let first = setup.machines().await?.first().map(|machine| machine.name.clone());
     let first = first.unwrap_or_default();
-    for arguments in
-        ["node list".to_owned(), format!("explain {first}"), format!("run show {first}")]
-    {
-        terminal.message(&format!("  {program} {arguments}"));
-    }
+    terminal.message(&screen::left_running(&addresses(setup), &program(), &first));
     let mut presence = interval(PRESENCE);
     loop {
         tokio::select! {

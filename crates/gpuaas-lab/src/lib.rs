@@ -22,6 +22,7 @@ pub mod record;
 pub mod region;
 pub mod scenario;
 pub mod scenario_actions;
+mod screen;
 pub mod simulator;
 pub mod state;
 pub mod summary;

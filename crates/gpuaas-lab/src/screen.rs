@@ -1,0 +1,162 @@
+//! What a lab shows at its begin and at its end, as text.
+
+use gpuaas_client::terminal::Style;
+use gpuaas_client::waterfall;
+use gpuaas_engine::ClockChoice;
+
+use crate::summary::{EndedNode, LabSummary};
+
+/// Above this many machines no waterfalls are drawn.
+const DRAWN: usize = 8;
+
+/// Where everything of a lab is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LabAddresses {
+    /// URL of the region.
+    pub(crate) region: String,
+    /// Its administrator's API key.
+    pub(crate) api_key: String,
+    /// URL of the control plane.
+    pub(crate) control_plane: String,
+    /// File of the admin token.
+    pub(crate) token_file: String,
+}
+
+impl LabAddresses {
+    pub(crate) fn draw(&self) -> String {
+        let Self { region, api_key, control_plane, token_file } = self;
+        format!(
+            "  MAAS region    {region}/\n  MAAS API key   {api_key}\n  control plane  {control_plane}\n  \
+             admin token    {token_file}"
+        )
+    }
+}
+
+/// What is begun, how time goes, and where it is.
+pub(crate) fn header(asked: Option<&str>, clock: ClockChoice, addresses: &LabAddresses) -> String {
+    let asked = asked.map(|asked| format!("lab of {asked}\n")).unwrap_or_default();
+    let clock = match clock {
+        ClockChoice::Real => "hardware takes no time; seconds are real".to_owned(),
+        ClockChoice::Paced { factor, .. } => {
+            format!("seconds are simulated: the clock runs {factor} times as fast as the wall")
+        }
+    };
+    format!("{asked}{clock}\n{}", addresses.draw())
+}
+
+/// How a lab ended: where the time of each machine went, and how many came to their end.
+pub(crate) fn result(
+    ended: &[EndedNode],
+    summary: &LabSummary,
+    (clock, is_plain): (ClockChoice, bool),
+    style: Style,
+) -> String {
+    let mut text = String::new();
+    if ended.len() <= DRAWN {
+        for one in ended {
+            text.push_str(&format!("\n{}", waterfall::draw(&one.run, style)));
+        }
+    }
+    text.push_str(&format!("\n{}", waterfall::bucket_table(&summary.runs, style)));
+    let clock = match clock {
+        ClockChoice::Real => String::new(),
+        ClockChoice::Paced { factor, .. } => {
+            format!(" (simulated seconds, {factor} a second)")
+        }
+    };
+    let LabSummary { active, nodes, wall_seconds, .. } = summary;
+    let what = match is_plain {
+        true => format!("{active} of {nodes} machines active"),
+        false => format!("{nodes} machines went through the scenario"),
+    };
+    text.push_str(&format!("\n{what} in {wall_seconds:.1} s of the wall{clock}"));
+    text
+}
+
+/// Three commands to go on with, as they can be pasted.
+pub(crate) fn next(program: &str) -> String {
+    let commands = [
+        ("lab --keep", "the same, left running to look around in"),
+        (
+            "lab --nodes 2 --scenario bare-metal",
+            "a server that lost a GPU, and why it is not active",
+        ),
+        ("lab --help", "everything else that can happen"),
+    ];
+    let lines = commands.map(|(arguments, what)| format!("  # {what}\n  {program} {arguments}"));
+    format!("\ntry next:\n{}", lines.join("\n"))
+}
+
+/// What another shell needs of a lab that is left running, as it can be pasted.
+pub(crate) fn left_running(addresses: &LabAddresses, program: &str, first_node: &str) -> String {
+    format!(
+        "\nkept running until Ctrl-C:\n{}\n\nin another shell:\n  export GPUAAS_SERVER={} \
+         GPUAAS_TOKEN_FILE={}\n  {program} node list\n  {program} explain {first_node}\n  {program} \
+         run show {first_node}",
+        addresses.draw(),
+        addresses.control_plane,
+        addresses.token_file
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_testkit::views;
+    use gpuaas_types::NodeState;
+
+    use super::*;
+    use crate::record::RegionRecord;
+
+    fn addresses() -> LabAddresses {
+        LabAddresses {
+            region: "http://127.0.0.1:41001/MAAS".to_owned(),
+            api_key: "consumer:token:secret".to_owned(),
+            control_plane: "http://127.0.0.1:41002".to_owned(),
+            token_file: "/tmp/gpuaas-lab/data/admin-token".to_owned(),
+        }
+    }
+
+    /// The whole of a lab as somebody sees it on a terminal of 80 columns, and on a wide one.
+    #[test]
+    fn screens_of_two_widths() {
+        let ended: Vec<EndedNode> = ["j22u11", "j22u15", "j27u15"]
+            .map(|name| {
+                let (mut node, mut run) = (views::commissioning_node(), views::finished_run());
+                node.state = NodeState::Active;
+                node.hostname = name.to_owned();
+                run.hostname = name.to_owned();
+                EndedNode { node, run }
+            })
+            .to_vec();
+        let summary = LabSummary::summarize(&ended, &[], &[], &RegionRecord::default(), 64.1);
+        let epoch = views::commissioning_node().created_at;
+        let clock = ClockChoice::Paced { factor: 30.0, epoch };
+        for width in [80, 160] {
+            let style = Style { width, ascii: true, bounded: true };
+            let text = [
+                header(Some("3 machines (scenario plain, speed 30, seed 1)"), clock, &addresses()),
+                result(&ended, &summary, (clock, true), style),
+                next("target/lab/gpuaas"),
+                left_running(&addresses(), "target/lab/gpuaas", "j22u11"),
+            ]
+            .join("\n");
+            let is_command = |line: &str| line.contains("export ");
+            let wide = text.lines().find(|line| line.len() > width && !is_command(line));
+            assert_eq!(wide, None);
+            insta::assert_snapshot!(format!("lab_at_{width}"), text);
+        }
+    }
+
+    /// The line to paste is one command of a shell, and names what the lab said.
+    #[test]
+    fn the_export_of_a_kept_lab_is_read_by_a_shell() {
+        let text = left_running(&addresses(), "gpuaas", "j22u11");
+        let line = text.lines().find(|line| line.trim_start().starts_with("export ")).unwrap();
+        let script = format!("{line}\nprintf '%s %s' \"$GPUAAS_SERVER\" \"$GPUAAS_TOKEN_FILE\"");
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "http://127.0.0.1:41002 /tmp/gpuaas-lab/data/admin-token"
+        );
+    }
+}
