@@ -19,8 +19,9 @@ use crate::shared::Shared;
 /// After a look that found what lets a run act, the next comes in this part of the usual time. Each
 /// look that finds no such thing doubles it.
 const BUSY_PART: f64 = 0.25;
-/// How many times the usual time is between two looks while hosts go on by themselves.
-const HOSTS_FACTOR: f64 = 2.0;
+/// How many times the usual time is between two looks while hosts go on by themselves: the longest
+/// while any run moves.
+pub(crate) const HOSTS_FACTOR: f64 = 2.0;
 
 /// How often the feed of a site is looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]

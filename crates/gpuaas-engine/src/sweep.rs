@@ -19,6 +19,7 @@ use gpuaas_types::machine::{MachineView, Observation, maas_status};
 use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timestamp};
 use maas_client::MachineFilter;
 
+use crate::feed_pace::HOSTS_FACTOR;
 use crate::maas_view;
 use crate::repeated_failure::RepeatedFailure;
 use crate::shared::Shared;
@@ -270,7 +271,7 @@ async fn raise(
     site_id: SiteId,
     suspects: Vec<MissedObservation>,
 ) -> Result<(), StoreError> {
-    let patience = LOOKS * shared.config.poll_seconds.max(1.0);
+    let patience = LOOKS * (HOSTS_FACTOR * shared.config.poll_seconds).max(1.0);
     shared.clock.sleep_until(shared.clock.now().plus_seconds(patience)).await;
     let mut missed = Vec::new();
     for suspect in suspects {

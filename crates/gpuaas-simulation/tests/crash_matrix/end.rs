@@ -20,6 +20,9 @@ const FEED: &str = "maas_event";
 /// Virtual seconds without a look where a watcher is lost, besides the looks: its right to watch and
 /// the pause of whoever wants to watch next.
 const UNWATCHED_SECONDS: f64 = 30.0 + 15.0;
+/// How many times the usual time is between two looks at most: while hosts go on by themselves the
+/// feed is looked at half as often.
+const LOOKS_APART: f64 = 2.0;
 /// Virtual seconds that a look may take.
 const LOOK_SECONDS: f64 = 1.0;
 
@@ -209,8 +212,9 @@ async fn unheard(
             "after {same} lines of the feed it tells {other:?}, not {next:?}"
         )]);
     }
-    let lost = if disturbed { UNWATCHED_SECONDS + started.poll_seconds } else { 0.0 };
-    let since = ended.plus_seconds(-(started.poll_seconds + LOOK_SECONDS + lost));
+    let apart = LOOKS_APART * started.poll_seconds;
+    let lost = if disturbed { UNWATCHED_SECONDS + apart } else { 0.0 };
+    let since = ended.plus_seconds(-(apart + LOOK_SECONDS + lost));
     let late = said[same..].iter().filter(|(at, _)| *at < since);
     Ok(late.map(|(at, line)| format!("{line:?}, said at {at}, was never heard")).collect())
 }
