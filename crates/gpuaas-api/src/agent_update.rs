@@ -93,8 +93,7 @@ pub(crate) async fn audit_refusal(ctx: &Ctx, listed: &ListedNode, actor: &str, r
         return;
     }
     let detail = json!({
-        "code": problem.code, "detail": problem.detail, "actor": actor,
-        "hostname": listed.node.hostname,
+        "code": problem.code, "detail": problem.detail, "hostname": listed.node.hostname,
     });
-    ctx.audit("node.task_refused", &listed.node.id.to_string(), detail).await;
+    ctx.audit(actor, "node.task_refused", &listed.node.id.to_string(), detail).await;
 }

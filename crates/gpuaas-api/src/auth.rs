@@ -1,11 +1,9 @@
 //! Credentials of requests.
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::middleware::Next;
-use axum::response::Response;
 use gpuaas_engine::tokens;
 use gpuaas_store::{NewToken, Store, StoreError, TokenGrant, TokenPurpose, TokenRejection, sha256};
 use gpuaas_types::codes::ProblemCode;
@@ -84,16 +82,6 @@ pub(crate) fn mint(prefix: &str) -> Result<String, Problem> {
         tracing::error!(%error, "no random bytes");
         problem(ProblemCode::Internal)
     })
-}
-
-/// Lets only the admin token through.
-pub(crate) async fn require_admin(
-    State(ctx): State<Ctx>,
-    request: Request,
-    next: Next,
-) -> ApiResult<Response> {
-    check_token(&ctx, request.headers(), TokenPurpose::Admin).await?;
-    Ok(next.run(request).await)
 }
 
 /// A bootstrap with a good token of this run.

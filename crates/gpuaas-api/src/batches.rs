@@ -25,8 +25,8 @@ use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Problem
 use serde_json::json;
 
 use crate::body::{Body, JsonBytes, Key, PageFilter, QueryParams};
-use crate::check::actor_and_reason;
-use crate::ctx::{ADMIN, Ctx};
+use crate::caller::Caller;
+use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::node_view::is_live;
 use crate::pages::PageRequest;
@@ -39,10 +39,15 @@ const MOST_MACHINES: usize = 5000;
 /// `POST /api/v1/batches`.
 pub(crate) async fn create(
     State(ctx): State<Ctx>,
+    caller: Caller,
     headers: HeaderMap,
     JsonBytes(bytes): JsonBytes,
 ) -> ApiResult<(StatusCode, Json<BatchAccepted>)> {
-    let BatchCreate { spec, dry_run } = strict::from_slice(&bytes)?;
+    let BatchCreate { mut spec, dry_run } = strict::from_slice(&bytes)?;
+    caller.check_site(Some(&spec.site))?;
+    for word in spec.machines.iter_mut().filter_map(|machine| machine.take_over.as_mut()) {
+        word.actor = caller.actor(&word.actor);
+    }
     let key = idempotency_key("batch", &headers, &bytes)?;
     if let Some(key) = &key
         && let Some(accepted) = ctx.store.replayed_response(key).await?
@@ -54,7 +59,7 @@ pub(crate) async fn create(
     if dry_run {
         return Ok((StatusCode::OK, Json(accepted)));
     }
-    let mut asked = checked.into_batch(&ctx, accepted);
+    let mut asked = checked.into_batch(&ctx, caller.name(), accepted);
     asked.idempotency = key;
     let accepted = ctx.store.create_batch(ctx.now(), asked).await?;
     ctx.wake_engine();
@@ -130,14 +135,14 @@ impl CheckedManifest {
         }
     }
 
-    fn into_batch(self, ctx: &Ctx, mut accepted: BatchAccepted) -> NewBatch {
+    fn into_batch(self, ctx: &Ctx, actor: &str, mut accepted: BatchAccepted) -> NewBatch {
         let now = ctx.now();
         let id = BatchId::new(&*ctx.ids, now);
         accepted.batch_id = Some(id);
         let Self { spec, site, profile, machines } = self;
         let text = format!(
             "{} asked for it in batch {} at site {} with profile {} revision {}",
-            ADMIN, spec.name, spec.site, spec.profile, profile.revision
+            actor, spec.name, spec.site, spec.profile, profile.revision
         );
         let line = TimelineEvent {
             at: now,
@@ -164,7 +169,7 @@ impl CheckedManifest {
             detail["take_over"] = json!(taken);
         }
         let audit = NewAuditEntry {
-            actor: taken.first().map_or_else(|| ADMIN.to_owned(), |word| word.actor.clone()),
+            actor: actor.to_owned(),
             action: "batch.create".to_owned(),
             subject: spec.name.clone(),
             detail,
@@ -311,31 +316,34 @@ pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Js
 /// `POST /api/v1/batches/BATCH/stop`: no further machine begins; those under way go on.
 pub(crate) async fn stop(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(order): Body<BatchActionRequest>,
 ) -> ApiResult<Json<BatchResource>> {
-    command(&ctx, &text, &order, OperatorBatchCommand::Stop).await
+    command(&ctx, &caller, &text, &order, OperatorBatchCommand::Stop).await
 }
 
 /// `POST /api/v1/batches/BATCH/resume`: go on, with the latest revision of the profile. Machines
 /// that are parked or failed no longer count towards the share of failures.
 pub(crate) async fn resume(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(order): Body<BatchActionRequest>,
 ) -> ApiResult<Json<BatchResource>> {
     let batch = ctx.store.batch(&text).await?;
     let profile_revision = ctx.store.profile(batch.profile_id).await?.revision;
-    command(&ctx, &text, &order, OperatorBatchCommand::Resume { profile_revision }).await
+    command(&ctx, &caller, &text, &order, OperatorBatchCommand::Resume { profile_revision }).await
 }
 
 async fn command(
     ctx: &Ctx,
+    caller: &Caller,
     text: &str,
     order: &BatchActionRequest,
     command: OperatorBatchCommand,
 ) -> ApiResult<Json<BatchResource>> {
-    let (actor, reason) = actor_and_reason(&order.actor, &order.reason)?;
+    let (actor, reason) = caller.acts(&order.actor, &order.reason)?;
     let batch = ctx.store.batch(text).await?;
     let (action, detail) = match command {
         OperatorBatchCommand::Stop => ("batch.stop", json!({ "reason": reason })),

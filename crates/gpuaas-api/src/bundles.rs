@@ -28,6 +28,7 @@ use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use serde_json::json;
 
 use crate::body::{Body, Key};
+use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, Refusal, invalid, problem};
@@ -70,9 +71,10 @@ pub(crate) fn checked_label(field: &str, text: &str) -> Result<String, Problem> 
 /// `POST /api/v1/bundles`. The same bytes again are taken and change nothing.
 pub(crate) async fn publish(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Body(asked): Body<BundlePublish>,
 ) -> ApiResult<(StatusCode, Json<BundleView>)> {
-    let actor = checked_label("actor", &asked.actor)?;
+    let actor = caller.actor(&asked.actor);
     let archive =
         BASE64.decode(&asked.archive).map_err(|_| invalid("archive", "base64 is wanted"))?;
     let read = tokio::task::spawn_blocking(move || {
@@ -101,8 +103,8 @@ pub(crate) async fn publish(
     refresh(&ctx).await?;
     let found = find(&ctx, &bundle.digest.to_string()).await?;
     if new {
-        let detail = json!({ "digest": bundle.digest.to_string(), "actor": actor });
-        ctx.audit("bundle.publish", &reference, detail).await;
+        let detail = json!({ "digest": bundle.digest.to_string() });
+        ctx.audit(&actor, "bundle.publish", &reference, detail).await;
     }
     let status = if new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(view(&ctx, &found).await?)))
@@ -227,29 +229,32 @@ fn bundle_view(
 /// `POST /api/v1/bundles/BUNDLE/approve`: with everything that it requires.
 pub(crate) async fn approve(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(asked): Body<BundleApprove>,
 ) -> ApiResult<Json<List<BundleView>>> {
-    decide(&ctx, &text, &asked, true).await
+    decide(&ctx, &caller, &text, &asked, true).await
 }
 
 /// `POST /api/v1/bundles/BUNDLE/withdraw`: of this bundle alone. Runs that have it go on.
 pub(crate) async fn withdraw(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(asked): Body<BundleApprove>,
 ) -> ApiResult<Json<List<BundleView>>> {
-    decide(&ctx, &text, &asked, false).await
+    decide(&ctx, &caller, &text, &asked, false).await
 }
 
 async fn decide(
     ctx: &Ctx,
+    caller: &Caller,
     text: &str,
     asked: &BundleApprove,
     approved: bool,
 ) -> ApiResult<Json<List<BundleView>>> {
-    let (actor, reason) =
-        (checked_label("actor", &asked.actor)?, checked_label("reason", &asked.reason)?);
+    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    caller.check_site(Some(&asked.site))?;
     let site = ctx.store.site_by_name(&asked.site).await?;
     let main = find(ctx, text).await?;
     let found = if approved {
@@ -265,9 +270,8 @@ async fn decide(
             ctx.store.withdraw_bundle(site.id, &digest).await?;
         }
         let action = if approved { "bundle.approve" } else { "bundle.withdraw" };
-        let detail =
-            json!({ "site": asked.site, "digest": digest, "actor": actor, "reason": reason });
-        ctx.audit(action, &one.bundle.reference(), detail).await;
+        let detail = json!({ "site": asked.site, "digest": digest, "reason": reason });
+        ctx.audit(&actor, action, &one.bundle.reference(), detail).await;
     }
     let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted_keys(ctx).await?);
     let items = found.iter().map(|one| bundle_view(ctx, one, &approvals, &trusted)).collect();
@@ -287,6 +291,7 @@ pub(crate) async fn keys(State(ctx): State<Ctx>) -> ApiResult<Json<List<BundleKe
 /// `POST /api/v1/bundle-keys`: signatures of this key count until `until`.
 pub(crate) async fn trust(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Body(asked): Body<BundleKeyView>,
 ) -> ApiResult<(StatusCode, Json<BundleKeyView>)> {
     let name = checked_label("name", &asked.name)?;
@@ -301,7 +306,7 @@ pub(crate) async fn trust(
     let (name, public_key) = (view.name.clone(), view.key.clone());
     ctx.store.trust_bundle_key(BundleKey { name, public_key, until: view.until }).await?;
     let detail = json!({ "key": key.id(), "until": view.until });
-    ctx.audit("bundle.trust", &view.name, detail).await;
+    ctx.audit(caller.name(), "bundle.trust", &view.name, detail).await;
     Ok((StatusCode::CREATED, Json(view)))
 }
 

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::auth;
 use crate::body::{Body, Key};
-use crate::check::actor_and_reason;
+use crate::caller::Caller;
 use crate::ctx::{Ctx, NodeAccess};
 use crate::history::agent_event;
 use crate::node_view::find_node;
@@ -286,10 +286,11 @@ pub(crate) async fn list(
 /// from the next call on.
 pub(crate) async fn revoke(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(node): Key,
     Body(asked): Body<RevokeCertificate>,
 ) -> ApiResult<Json<NodeCertificates>> {
-    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
     let node_id = find_node(&ctx, &node).await?;
     if asked.dry_run {
         return view(&ctx, node_id).await.map(Json);

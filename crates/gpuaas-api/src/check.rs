@@ -167,8 +167,8 @@ pub(crate) fn reports(request: &OnboardRequest) -> Result<Vec<ReportKind>, Probl
     let mut take_over = None;
     if let Some(word) = &request.take_over {
         identifier("take_over.system_id", &word.system_id, "_-")?;
-        let (actor, reason) = actor_and_reason(&word.actor, &word.reason)?;
-        take_over = Some(TakeOver { actor, reason, ..word.clone() });
+        let reason = self::reason(&word.reason)?;
+        take_over = Some(TakeOver { reason, ..word.clone() });
     }
     Ok(ReportKind::of_request(system_id, serial, take_over))
 }
@@ -383,19 +383,16 @@ pub(crate) fn plain_text(text: &str, limit: usize) -> String {
 /// Longest reason that is kept, in characters.
 pub(crate) const REASON_CHARS: usize = 500;
 
-/// Who asks for a change, and why, in the form that the audit keeps.
+/// Why something is asked for, in the form that the audit keeps.
 ///
 /// # Errors
-/// `invalid_field` where one of them is empty.
-pub(crate) fn actor_and_reason(actor: &str, reason: &str) -> Result<(String, String), Problem> {
-    let actor = plain_text(actor, 100);
-    let reason = plain_text(reason, REASON_CHARS);
-    for (field, text) in [("actor", &actor), ("reason", &reason)] {
-        if text.trim().is_empty() {
-            return Err(invalid(field, "it is empty"));
-        }
+/// `invalid_field` where it is empty.
+pub(crate) fn reason(text: &str) -> Result<String, Problem> {
+    let reason = plain_text(text, REASON_CHARS);
+    if reason.trim().is_empty() {
+        return Err(invalid("reason", "it is empty"));
     }
-    Ok((actor, reason))
+    Ok(reason)
 }
 
 #[cfg(test)]

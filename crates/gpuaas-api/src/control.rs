@@ -11,7 +11,7 @@ use gpuaas_types::codes::{TimelineCode, WaitCode};
 use serde_json::json;
 
 use crate::body::{Body, Key};
-use crate::check::actor_and_reason;
+use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::probe;
 use crate::problem::{ApiResult, Refusal};
@@ -24,10 +24,11 @@ const PAST_SECONDS: f64 = 86_400.0;
 /// `POST /api/v1/sites/NAME/take-control`.
 pub(crate) async fn take(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(name): Key,
     Body(asked): Body<ControlRequest>,
 ) -> ApiResult<Json<ControlPlan>> {
-    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
     let site = ctx.store.site_by_name(&name).await?;
     let key = ctx.store.site_api_key(site.id).await?;
     let client = probe::connect(&ctx, &site.spec, key.expose_secret())?;
@@ -61,8 +62,8 @@ pub(crate) async fn take(
     }
     if taken {
         let from = other.map(|other| other.plane);
-        let detail = json!({ "actor": actor, "reason": reason, "from": from });
-        ctx.audit("site.take_control", &name, detail).await;
+        let detail = json!({ "reason": reason, "from": from });
+        ctx.audit(&actor, "site.take_control", &name, detail).await;
     }
     Ok(Json(ControlPlan { name, follows, taken }))
 }

@@ -20,8 +20,6 @@ use crate::rejection_audit::RejectionAudit;
 /// Longest task poll, in seconds.
 pub const MAX_POLL_SECONDS: u32 = 30;
 
-/// Actor of requests with the admin token, in the audit log.
-pub(crate) const ADMIN: &str = "admin";
 /// Telemetry requests that are forwarded at once; each holds a host's response in memory.
 const TELEMETRY_PERMITS: usize = 16;
 
@@ -195,11 +193,17 @@ impl Ctx {
         (self.wake)();
     }
 
-    /// Appends an operator's action to the audit log. The action is committed by then, so a failure
+    /// Appends an action of `actor` to the audit log. The action is committed by then, so a failure
     /// is only logged.
-    pub(crate) async fn audit(&self, action: &str, subject: &str, detail: serde_json::Value) {
+    pub(crate) async fn audit(
+        &self,
+        actor: &str,
+        action: &str,
+        subject: &str,
+        detail: serde_json::Value,
+    ) {
         let entry = gpuaas_store::NewAuditEntry {
-            actor: ADMIN.to_owned(),
+            actor: actor.to_owned(),
             action: action.to_owned(),
             subject: subject.to_owned(),
             detail,

@@ -9,14 +9,16 @@
 //! | path | credential |
 //! |---|---|
 //! | `/api/v1/health`, `/api/v1/version` | none |
-//! | `/api/v1/...` | admin token |
+//! | `/api/v1/...` | a token whose role allows it: `gpuaas_types::access` |
 //! | `/bootstrap/v1/...`, `/agent/v1/...` | see `gpuaas_types::agent` |
 //!
 //! Operators and nodes have listeners of their own ([`Routers`]); what belongs on the one is not to
-//! be found on the other. The admin credential is checked by a layer around all admin routes, so a
-//! new route cannot forget it. A good credential on another's endpoint is refused as what it is
-//! (`token_wrong_purpose`), never taken, and every refusal is written down (`rejections`).
+//! be found on the other. The credential and its role are checked by a layer around all admin
+//! routes (`access`), and an operation that its table lacks opens to nobody. A good credential on
+//! another's endpoint is refused as what it is (`token_wrong_purpose`), never taken, and every
+//! refusal is written down (`rejections`).
 
+mod access;
 mod agent;
 mod agent_update;
 mod audit;
@@ -25,6 +27,7 @@ mod batches;
 mod body;
 mod bootstrap;
 mod bundles;
+mod caller;
 mod certificates;
 mod check;
 mod control;
@@ -61,6 +64,7 @@ mod stuck;
 mod task_keys;
 mod tasks;
 mod telemetry;
+mod tokens;
 
 pub use auth::{ensure_admin_token, propose_admin_token, replace_admin_token};
 pub use ctx::{ApiSettings, ApiState, MAX_POLL_SECONDS, NodeAccess, TelemetryLimits};

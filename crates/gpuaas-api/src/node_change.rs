@@ -16,7 +16,8 @@ use serde_json::json;
 
 use crate::body::{Body, Key};
 use crate::bundles;
-use crate::check::{self, actor_and_reason};
+use crate::caller::Caller;
+use crate::check;
 use crate::ctx::Ctx;
 use crate::node_facts::KnownFacts;
 use crate::node_view::{find_node, is_live};
@@ -87,10 +88,11 @@ fn completed(given: &NodeHardware, request: &OnboardRequest, known: &NodeHardwar
 /// moves; a parked one reads it when it is resumed.
 pub(crate) async fn change(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(asked): Body<HardwareCorrection>,
 ) -> ApiResult<Json<NodeView>> {
-    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
     let id = find_node(&ctx, &text).await?;
     let listed = ctx.store.listed_node(id).await?;
     if !is_live(listed.node.state) {
@@ -103,7 +105,10 @@ pub(crate) async fn change(
         return Err(invalid("mac_addresses", "nothing is to be changed").into());
     }
     let site_id = match &asked.site {
-        Some(name) => Some(other_site(&ctx, &listed, name).await?),
+        Some(name) => {
+            caller.check_site(Some(name))?;
+            Some(other_site(&ctx, &listed, name).await?)
+        }
         None => None,
     };
     let report = machine_named(&ctx, &asked, &listed).await?;

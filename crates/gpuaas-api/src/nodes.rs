@@ -16,7 +16,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::body::{JsonBytes, Key, PageFilter, QueryParams, site_id};
-use crate::ctx::{ADMIN, Ctx};
+use crate::caller::Caller;
+use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::node_facts::KnownFacts;
 use crate::node_view::{find_node, is_live};
@@ -30,17 +31,22 @@ const TIMELINE_LINES: i64 = 1_000;
 /// `POST /api/v1/nodes`.
 pub(crate) async fn onboard(
     State(ctx): State<Ctx>,
+    caller: Caller,
     headers: HeaderMap,
     JsonBytes(bytes): JsonBytes,
 ) -> ApiResult<(StatusCode, Json<OnboardAccepted>)> {
-    let request: OnboardRequest = strict::from_slice(&bytes)?;
+    let mut request: OnboardRequest = strict::from_slice(&bytes)?;
+    caller.check_site(Some(&request.site))?;
+    if let Some(word) = &mut request.take_over {
+        word.actor = caller.actor(&word.actor);
+    }
     let key = idempotency_key("onboard", &headers, &bytes)?;
     if let Some(key) = &key
         && let Some(accepted) = ctx.store.replayed_response(key).await?
     {
         return Ok((StatusCode::ACCEPTED, Json(accepted)));
     }
-    let wanted = plan(&ctx, request.clone(), key).await?;
+    let wanted = plan(&ctx, &caller, request.clone(), key).await?;
     let onboarded = match ctx.store.onboard(ctx.now(), wanted.clone()).await {
         Ok(onboarded) => onboarded,
         Err(StoreError::Conflict { code: ProblemCode::HostnameTaken, detail }) => {
@@ -61,6 +67,7 @@ pub(crate) async fn onboard(
 /// Checks everything that can be checked without MAAS.
 async fn plan(
     ctx: &Ctx,
+    caller: &Caller,
     request: OnboardRequest,
     key: Option<IdempotencyKey>,
 ) -> ApiResult<NewOnboarding> {
@@ -72,7 +79,10 @@ async fn plan(
     let (node_id, run_id) = (NodeId::new(&*ctx.ids, now), RunId::new(&*ctx.ids, now));
     let text = format!(
         "{} asked for {hostname} at site {} with profile {} revision {}",
-        ADMIN, request.site, request.profile, profile.revision
+        caller.name(),
+        request.site,
+        request.profile,
+        profile.revision
     );
     let accepted = TimelineEvent {
         at: now,
@@ -93,7 +103,7 @@ async fn plan(
         detail["take_over"] = json!(word);
     }
     let audit = NewAuditEntry {
-        actor: request.take_over.map_or_else(|| ADMIN.to_owned(), |word| word.actor),
+        actor: request.take_over.map_or_else(|| caller.name().to_owned(), |word| word.actor),
         action: "node.onboard".to_owned(),
         subject: node_id.to_string(),
         detail,

@@ -17,7 +17,8 @@ use gpuaas_types::{NodeId, RunId, RunKind, Step};
 use serde_json::json;
 
 use crate::body::{Body, Key};
-use crate::check::{REASON_CHARS, actor_and_reason};
+use crate::caller::Caller;
+use crate::check::REASON_CHARS;
 use crate::ctx::Ctx;
 use crate::node_view::{find_node, node_view};
 use crate::problem::{ApiResult, invalid, problem};
@@ -26,10 +27,11 @@ use crate::{bundles, check};
 /// `POST /api/v1/nodes/NODE/runs`.
 pub(crate) async fn begin(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(asked): Body<RunRequest>,
 ) -> ApiResult<(StatusCode, Json<RunPlan>)> {
-    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
     if asked.kind == RunKind::Onboard {
         return Err(invalid("kind", "a node is onboarded with POST /api/v1/nodes").into());
     }

@@ -22,7 +22,7 @@ use gpuaas_types::{
 };
 
 use crate::body::{Body, JsonBytes, Key};
-use crate::check::actor_and_reason;
+use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::offboarding::erased_disks;
 use crate::problem::{ApiResult, problem};
@@ -55,9 +55,11 @@ impl PlannedRun {
 /// `POST /api/v1/onboarding-plans`: nothing is changed, here or in MAAS.
 pub(crate) async fn plan(
     State(ctx): State<Ctx>,
+    caller: Caller,
     JsonBytes(bytes): JsonBytes,
 ) -> ApiResult<Json<OnboardPlan>> {
     let request: OnboardRequest = strict::from_slice(&bytes)?;
+    caller.check_site(Some(&request.site))?;
     let site = ctx.store.site_by_name(&request.site).await?;
     let profile = ctx.store.profile_by_name(&request.profile).await?;
     let mut planned = planned_run(&ctx, &request, site.id, profile.id).await?;
@@ -193,10 +195,11 @@ fn losses(machine: &MachineView) -> Vec<String> {
 /// `POST /api/v1/runs/RUN/take-over`: a run that is parked because its machine is in use gets it.
 pub(crate) async fn take_over(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(asked): Body<TakeOverRequest>,
 ) -> ApiResult<Json<TakeOverPlan>> {
-    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
     let id = find_run(&ctx, &text).await?;
     let run = ctx.store.run(id).await?;
     let parked = run.park.as_ref().is_some_and(|park| park.code == ParkCode::MachineInUse);

@@ -49,6 +49,7 @@ fn from_store(error: &StoreError) -> Problem {
                 "run" => ProblemCode::RunNotFound,
                 "task" => ProblemCode::TaskNotFound,
                 "batch" => ProblemCode::BatchNotFound,
+                "access token" => ProblemCode::AccessTokenNotFound,
                 _ => ProblemCode::NotFound,
             };
             problem(code).with_detail(format!("there is no {what} {key}"))

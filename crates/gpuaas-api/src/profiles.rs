@@ -11,6 +11,7 @@ use gpuaas_types::spec::ProfileSpec;
 use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
+use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, invalid, problem};
 use crate::{bundles, check, strict};
@@ -18,6 +19,7 @@ use crate::{bundles, check, strict};
 /// `POST /api/v1/profiles`.
 pub(crate) async fn create(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Body(asked): Body<ProfileCreate>,
 ) -> ApiResult<(StatusCode, Json<ProfileResource>)> {
     check::name("name", &asked.name)?;
@@ -27,7 +29,8 @@ pub(crate) async fn create(
     let now = ctx.now();
     let id = ProfileId::new(&*ctx.ids, now);
     let made = ctx.store.create_profile(now, id, &asked.name, &asked.spec, &pins).await?;
-    ctx.audit("profile.create", &asked.name, json!({ "revision": made.revision })).await;
+    ctx.audit(caller.name(), "profile.create", &asked.name, json!({ "revision": made.revision }))
+        .await;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -53,6 +56,7 @@ pub(crate) async fn show(
 /// nothing makes no revision.
 pub(crate) async fn change(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(name): Key,
     Body(patch): Body<Map<String, Value>>,
 ) -> ApiResult<Json<ProfileResource>> {
@@ -69,7 +73,7 @@ pub(crate) async fn change(
     }
     let changed = ctx.store.set_profile(ctx.now(), &name, &spec, &pins).await?;
     let detail = json!({ "fields": fields, "revision": changed.revision });
-    ctx.audit("profile.change", &name, detail).await;
+    ctx.audit(caller.name(), "profile.change", &name, detail).await;
     Ok(Json(changed))
 }
 

@@ -11,7 +11,8 @@ use gpuaas_types::codes::ProblemCode;
 use serde_json::json;
 
 use crate::body::{Body, Key};
-use crate::check::{self, actor_and_reason};
+use crate::caller::Caller;
+use crate::check;
 use crate::ctx::Ctx;
 use crate::node_view;
 use crate::problem::{ApiResult, counted, problem};
@@ -19,10 +20,11 @@ use crate::problem::{ApiResult, counted, problem};
 /// `POST /api/v1/sites/NAME/remove`.
 pub(crate) async fn site(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(name): Key,
     Body(asked): Body<RemovalRequest>,
 ) -> ApiResult<Json<RemovalPlan>> {
-    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
     let site = ctx.store.site_by_name(&name).await?;
     let roces = ctx.store.roce_assignments().await?;
     let roces = roces.iter().filter(|roce| roce.spec.site == name).count();
@@ -70,10 +72,11 @@ async fn users(ctx: &Ctx, has_node: impl Fn(&NodeRecord) -> bool) -> ApiResult<V
 /// `POST /api/v1/profiles/NAME/remove`.
 pub(crate) async fn profile(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(name): Key,
     Body(asked): Body<RemovalRequest>,
 ) -> ApiResult<Json<RemovalPlan>> {
-    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
     let profile = ctx.store.profile_by_name(&name).await?;
     let secrets = ctx.store.input_secrets(SecretOwner::Profile(profile.id)).await?.len();
     let destroys = vec![
@@ -102,8 +105,10 @@ fn entry(actor: String, action: &str, name: &str, reason: &str) -> NewAuditEntry
 /// `POST /api/v1/roce-assignments/remove`: answers those that are left of the host.
 pub(crate) async fn roce(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Body(asked): Body<RoceRemoval>,
 ) -> ApiResult<Json<List<RoceResource>>> {
+    caller.check_site(Some(&asked.site))?;
     let site = ctx.store.site_by_name(&asked.site).await?;
     let hostname = asked.hostname.trim().to_ascii_lowercase();
     let interface = check::interface(&asked.interface);
@@ -116,6 +121,6 @@ pub(crate) async fn roce(
         Err(error) => return Err(error.into()),
     }
     let subject = format!("{} {hostname} {interface}", asked.site);
-    ctx.audit("roce.remove", &subject, json!({})).await;
+    ctx.audit(caller.name(), "roce.remove", &subject, json!({})).await;
     Ok(Json(List::whole(ctx.store.roce_assignments_of_host(site.id, &hostname).await?)))
 }

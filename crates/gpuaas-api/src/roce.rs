@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::body::{Body, QueryParams, site_id};
+use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
 use crate::pages::PageRequest;
@@ -21,14 +22,16 @@ use crate::problem::{ApiResult, invalid, problem};
 /// `POST /api/v1/roce-assignments`.
 pub(crate) async fn create(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Body(asked): Body<RoceAssignmentSpec>,
 ) -> ApiResult<(StatusCode, Json<RoceResource>)> {
     let spec = check::roce(asked)?;
+    caller.check_site(Some(&spec.site))?;
     let site = ctx.store.site_by_name(&spec.site).await?;
     let now = ctx.now();
     let id = RoceAssignmentId::new(&*ctx.ids, now);
     let made = ctx.store.add_roce_assignment(now, id, site.id, spec).await?;
-    ctx.audit("roce.add", &made.id.to_string(), json!(made.spec)).await;
+    ctx.audit(caller.name(), "roce.add", &made.id.to_string(), json!(made.spec)).await;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -68,8 +71,10 @@ pub(crate) async fn list(
 /// `POST /api/v1/roce-assignments/change`: a run that is parked for it reads it when it is resumed.
 pub(crate) async fn change(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Body(asked): Body<RoceChange>,
 ) -> ApiResult<Json<RoceResource>> {
+    caller.check_site(Some(&asked.site))?;
     let site = ctx.store.site_by_name(&asked.site).await?;
     let hostname = asked.hostname.trim().to_ascii_lowercase();
     let interface = check::interface(&asked.interface);
@@ -96,6 +101,6 @@ pub(crate) async fn change(
             Err(error) => return Err(error.into()),
         };
     let detail = json!({ "before": before, "after": changed.spec });
-    ctx.audit("roce.set", &changed.id.to_string(), detail).await;
+    ctx.audit(caller.name(), "roce.set", &changed.id.to_string(), detail).await;
     Ok(Json(changed))
 }

@@ -11,9 +11,9 @@ use gpuaas_types::health::{Health, Version};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
-    agent, audit, auth, batches, bootstrap, bundles, certificates, control, drift, enrollment,
+    access, agent, audit, batches, bootstrap, bundles, certificates, control, drift, enrollment,
     explain, guard, node_change, nodes, offboarding, onboard_plan, profiles, rejections, removal,
-    roce, runs, secrets, sites, stuck, task_keys, tasks, telemetry,
+    roce, runs, secrets, sites, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
@@ -60,6 +60,9 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         Router::new().route("/api/v1/health", get(health)).route("/api/v1/version", get(version));
     let publish = post(bundles::publish).layer(DefaultBodyLimit::max(MAX_BUNDLE_BODY_BYTES));
     Router::new()
+        .route("/api/v1/access", get(access::show))
+        .route("/api/v1/tokens", post(tokens::create).get(tokens::list))
+        .route("/api/v1/tokens/{token}/revoke", post(tokens::revoke))
         .route("/api/v1/bundles", publish.get(bundles::list))
         .route("/api/v1/bundles/{bundle}", get(bundles::show))
         .route("/api/v1/bundles/{bundle}/archive", get(bundles::archive))
@@ -117,7 +120,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
-        .route_layer(middleware::from_fn_with_state(ctx.clone(), auth::require_admin))
+        .route_layer(middleware::from_fn_with_state(ctx.clone(), access::check))
         .merge(open)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(ADMIN_LIMIT, guard::guard))

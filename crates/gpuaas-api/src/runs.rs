@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::body::{Body, Key, QueryParams, site_id};
 use crate::bundles;
-use crate::check::actor_and_reason;
+use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::id_prefix;
 use crate::node_view::{find_named, find_node};
@@ -169,30 +169,33 @@ pub(crate) struct Resume {
 /// `POST /api/v1/runs/ID/resume`: a parked run goes on where it stopped.
 pub(crate) async fn resume(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(asked): Body<Resume>,
 ) -> ApiResult<Json<RunView>> {
-    continue_run(&ctx, &text, OperatorCommand::Resume, &asked).await
+    continue_run(&ctx, &caller, &text, OperatorCommand::Resume, &asked).await
 }
 
 /// `POST /api/v1/runs/ID/retry`: the same, and what was tried in the step does not count any more.
 pub(crate) async fn retry(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(asked): Body<Resume>,
 ) -> ApiResult<Json<RunView>> {
-    continue_run(&ctx, &text, OperatorCommand::Retry, &asked).await
+    continue_run(&ctx, &caller, &text, OperatorCommand::Retry, &asked).await
 }
 
 /// Lets a parked run go on, with the profile revision that it pinned or with the latest one. The
 /// latest one is held to what a new run of this kind would be.
 async fn continue_run(
     ctx: &Ctx,
+    caller: &Caller,
     text: &str,
     command: OperatorCommand,
     asked: &Resume,
 ) -> ApiResult<Json<RunView>> {
-    let (actor, reason) = actor_and_reason(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
     if !asked.latest_profile {
         return apply_command(ctx, text, command, (actor, reason)).await;
     }
@@ -225,11 +228,12 @@ pub(crate) struct CancelRun {
 /// `POST /api/v1/runs/ID/cancel`: the run ends, as its step allows.
 pub(crate) async fn cancel(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(asked): Body<CancelRun>,
 ) -> ApiResult<Json<RunView>> {
     let command = OperatorCommand::Cancel { leave_machine: asked.leave_machine };
-    apply_command(&ctx, &text, command, actor_and_reason(&asked.actor, &asked.reason)?).await
+    apply_command(&ctx, &text, command, caller.acts(&asked.actor, &asked.reason)?).await
 }
 
 /// Longest time for which an operator's word may stand in for a check, in seconds.
@@ -252,10 +256,11 @@ pub(crate) struct SkipCheck {
 /// `POST /api/v1/runs/ID/skip-check`: an operator answers for a check of the run, for a while.
 pub(crate) async fn skip_check(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     Body(asked): Body<SkipCheck>,
 ) -> ApiResult<Json<RunView>> {
-    let actor_and_reason = actor_and_reason(&asked.actor, &asked.reason)?;
+    let actor_and_reason = caller.acts(&asked.actor, &asked.reason)?;
     if !(1..=LONGEST_SKIP_SECONDS).contains(&asked.seconds) {
         let message = format!("it is not between 1 and {LONGEST_SKIP_SECONDS}");
         return Err(invalid("seconds", message).into());

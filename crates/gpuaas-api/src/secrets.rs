@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::body::{Body, Key, Keys, QueryParams};
-use crate::bundles::{checked_label, refresh, refused};
+use crate::bundles::{refresh, refused};
+use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, problem};
 
@@ -59,41 +60,45 @@ pub(crate) async fn list_of_profile(State(ctx): State<Ctx>, Key(name): Key) -> L
 /// `PUT /api/v1/sites/SITE/secrets/BUNDLE/INPUT`.
 pub(crate) async fn set_of_site(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Keys((name, bundle, input)): InputPath,
     Body(asked): Body<InputSecretSet>,
 ) -> ApiResult<Json<InputSecretView>> {
     let owned = site(&ctx, name).await?;
-    set(&ctx, &owned, &bundle, &input, asked).await
+    set(&ctx, &caller, &owned, &bundle, &input, asked).await
 }
 
 /// `PUT /api/v1/profiles/PROFILE/secrets/BUNDLE/INPUT`.
 pub(crate) async fn set_of_profile(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Keys((name, bundle, input)): InputPath,
     Body(asked): Body<InputSecretSet>,
 ) -> ApiResult<Json<InputSecretView>> {
     let owned = profile(&ctx, name).await?;
-    set(&ctx, &owned, &bundle, &input, asked).await
+    set(&ctx, &caller, &owned, &bundle, &input, asked).await
 }
 
 /// `DELETE /api/v1/sites/SITE/secrets/BUNDLE/INPUT?actor=`. Answers what is still set.
 pub(crate) async fn delete_of_site(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Keys((name, bundle, input)): InputPath,
     QueryParams(ActorQuery { actor }): QueryParams<ActorQuery>,
 ) -> Listed {
     let owned = site(&ctx, name).await?;
-    delete(&ctx, &owned, &bundle, &input, &actor).await
+    delete(&ctx, &caller, &owned, &bundle, &input, &actor).await
 }
 
 /// `DELETE /api/v1/profiles/PROFILE/secrets/BUNDLE/INPUT?actor=`. Answers what is still set.
 pub(crate) async fn delete_of_profile(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Keys((name, bundle, input)): InputPath,
     QueryParams(ActorQuery { actor }): QueryParams<ActorQuery>,
 ) -> Listed {
     let owned = profile(&ctx, name).await?;
-    delete(&ctx, &owned, &bundle, &input, &actor).await
+    delete(&ctx, &caller, &owned, &bundle, &input, &actor).await
 }
 
 type Listed = ApiResult<Json<List<InputSecretView>>>;
@@ -104,12 +109,13 @@ async fn list(ctx: &Ctx, owned: &AuditedOwner) -> Listed {
 
 async fn set(
     ctx: &Ctx,
+    caller: &Caller,
     owned: &AuditedOwner,
     bundle: &str,
     input: &str,
     asked: InputSecretSet,
 ) -> ApiResult<Json<InputSecretView>> {
-    let actor = checked_label("actor", &asked.actor)?;
+    let actor = caller.actor(&asked.actor);
     let value = SecretString::from(asked.value);
     // It may have been published through another control plane.
     refresh(ctx).await?;
@@ -121,8 +127,15 @@ async fn set(
     Ok(Json(set))
 }
 
-async fn delete(ctx: &Ctx, owned: &AuditedOwner, bundle: &str, input: &str, actor: &str) -> Listed {
-    let actor = checked_label("actor", actor)?;
+async fn delete(
+    ctx: &Ctx,
+    caller: &Caller,
+    owned: &AuditedOwner,
+    bundle: &str,
+    input: &str,
+    actor: &str,
+) -> Listed {
+    let actor = caller.actor(actor);
     if !ctx.store.delete_input_secret(owned.owner, bundle, input).await? {
         let AuditedOwner { kind, name, .. } = owned;
         let detail = format!("{kind} {name} keeps nothing for input {input} of {bundle}");
@@ -142,6 +155,6 @@ async fn audit_change(
     actor: &str,
 ) {
     let action = format!("{}.secret.{verb}", owned.kind);
-    let detail = json!({ "bundle": bundle, "input": input, "actor": actor });
-    ctx.audit(&action, &owned.name, detail).await;
+    let detail = json!({ "bundle": bundle, "input": input });
+    ctx.audit(actor, &action, &owned.name, detail).await;
 }

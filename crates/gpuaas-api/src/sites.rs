@@ -11,6 +11,7 @@ use gpuaas_types::spec::SiteSpec;
 use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
+use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, invalid, problem};
 use crate::{bundles, check, control, probe, strict};
@@ -18,6 +19,7 @@ use crate::{bundles, check, control, probe, strict};
 /// `POST /api/v1/sites`. Nothing is stored before MAAS has been asked.
 pub(crate) async fn create(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Body(asked): Body<SiteCreate>,
 ) -> ApiResult<(StatusCode, Json<SiteResource>)> {
     let SiteCreate { spec, api_key } = asked;
@@ -36,13 +38,17 @@ pub(crate) async fn create(
     let status = probe::probe(&ctx, &spec, key.expose_secret()).await?;
     probe::check_pool(&ctx, &spec, key.expose_secret()).await?;
     let made = ctx.store.create_site(ctx.now(), id, spec, status, &key).await?;
-    ctx.audit("site.create", &made.spec.name, json!({ "url": made.spec.url })).await;
+    ctx.audit(caller.name(), "site.create", &made.spec.name, json!({ "url": made.spec.url })).await;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// `GET /api/v1/sites`.
-pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<SiteResource>>> {
+/// `GET /api/v1/sites`: those at which the caller may look.
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    caller: Caller,
+) -> ApiResult<Json<List<SiteResource>>> {
     let sites = ctx.store.sites().await?.into_iter();
+    let sites = sites.filter(|site| caller.holds_at(&site.spec.name));
     let now = ctx.now();
     Ok(Json(List::whole(sites.map(|site| control::shown(site, now)).collect())))
 }
@@ -56,6 +62,7 @@ pub(crate) async fn show(State(ctx): State<Ctx>, Key(name): Key) -> ApiResult<Js
 /// `api_key` for another key. What MAAS has a say in is asked of MAAS first.
 pub(crate) async fn change(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(name): Key,
     Body(mut patch): Body<Map<String, Value>>,
 ) -> ApiResult<Json<SiteResource>> {
@@ -94,6 +101,6 @@ pub(crate) async fn change(
     let now = ctx.now();
     let changed = ctx.store.update_site(now, site.id, spec, status, new_key.as_ref()).await?;
     let detail = json!({ "fields": fields, "api_key": new_key.is_some() });
-    ctx.audit("site.change", &name, detail).await;
+    ctx.audit(caller.name(), "site.change", &name, detail).await;
     Ok(Json(changed))
 }

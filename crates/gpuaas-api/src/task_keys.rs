@@ -14,6 +14,7 @@ use gpuaas_types::codes::ProblemCode;
 use serde_json::json;
 
 use crate::body::Body;
+use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, problem};
 
@@ -23,32 +24,37 @@ pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<TaskKeys>> {
 }
 
 /// `POST /api/v1/task-keys`: makes a key that agents learn of before it signs.
-pub(crate) async fn stage_key(State(ctx): State<Ctx>) -> ApiResult<(StatusCode, Json<TaskKeys>)> {
+pub(crate) async fn stage_key(
+    State(ctx): State<Ctx>,
+    caller: Caller,
+) -> ApiResult<(StatusCode, Json<TaskKeys>)> {
     ensure_active_key(&ctx).await?;
     let (public_key, secret) = new_key()?;
     ctx.store.add_task_key(&public_key, &secret, false).await?;
-    ctx.audit("task_key.stage", &public_key, json!({})).await;
+    ctx.audit(caller.name(), "task_key.stage", &public_key, json!({})).await;
     Ok((StatusCode::CREATED, Json(ctx.store.task_keys().await?)))
 }
 
 /// `POST /api/v1/task-keys/activate`: lets the staged key sign.
 pub(crate) async fn activate(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Body(asked): Body<ActivateTaskKey>,
 ) -> ApiResult<Json<TaskKeys>> {
     let until = ctx.now().plus_seconds(f64::from(asked.grace_seconds));
     ctx.store.activate_task_key(until).await?;
-    ctx.audit("task_key.activate", "", json!(asked)).await;
+    ctx.audit(caller.name(), "task_key.activate", "", json!(asked)).await;
     Ok(Json(ctx.store.task_keys().await?))
 }
 
 /// `POST /api/v1/task-keys/retire`: agents refuse what the key signed.
 pub(crate) async fn retire(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Body(asked): Body<RetireTaskKey>,
 ) -> ApiResult<Json<TaskKeys>> {
     ctx.store.retire_task_key(&asked.public_key).await?;
-    ctx.audit("task_key.retire", &asked.public_key, json!({})).await;
+    ctx.audit(caller.name(), "task_key.retire", &asked.public_key, json!({})).await;
     Ok(Json(ctx.store.task_keys().await?))
 }
 

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::agent_update;
 use crate::body::{JsonBytes, Key, PageFilter, QueryParams};
-use crate::check::actor_and_reason;
+use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::id_prefix;
 use crate::idempotency::idempotency_key;
@@ -33,6 +33,7 @@ const WITHIN_SECONDS: (u32, u32) = (10, 24 * 3600);
 /// `POST /api/v1/nodes/NODE/tasks`.
 pub(crate) async fn create(
     State(ctx): State<Ctx>,
+    caller: Caller,
     Key(text): Key,
     headers: HeaderMap,
     JsonBytes(bytes): JsonBytes,
@@ -45,7 +46,7 @@ pub(crate) async fn create(
     {
         return Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))));
     }
-    let (actor, reason) = actor_and_reason(&request.actor, &request.reason)?;
+    let (actor, reason) = caller.acts(&request.actor, &request.reason)?;
     let listed = ctx.store.listed_node(node_id).await?;
     let operation = match complete_operation(&ctx, &listed, request.operation).await {
         Ok(operation) => operation,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpuaas_types::Problem;
+use gpuaas_types::access::{AccessView, MintedToken, TokenRequest, TokenRevocation, TokenView};
 use gpuaas_types::agent::TaskKeys;
 use gpuaas_types::api::{
     ActivateTaskKey, List, NodeCertificates, NodeDrift, NodeView, OnboardAccepted, ProfilePreset,
@@ -237,6 +238,42 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn retire_task_key(&self, body: &RetireTaskKey) -> Result<TaskKeys, Failure> {
         self.send(Method::POST, &["task-keys", "retire"], Some(body)).await
+    }
+
+    /// `GET /api/v1/access`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn access(&self) -> Result<AccessView, Failure> {
+        self.get(&["access"]).await
+    }
+
+    /// `GET /api/v1/tokens`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn tokens(&self) -> Result<List<TokenView>, Failure> {
+        self.get(&["tokens"]).await
+    }
+
+    /// `POST /api/v1/tokens`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn add_token(&self, body: &TokenRequest) -> Result<MintedToken, Failure> {
+        self.send(Method::POST, &["tokens"], Some(body)).await
+    }
+
+    /// `POST /api/v1/tokens/NAME/revoke`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn revoke_token(
+        &self,
+        name: &str,
+        body: &TokenRevocation,
+    ) -> Result<List<TokenView>, Failure> {
+        self.send(Method::POST, &["tokens", name, "revoke"], Some(body)).await
     }
 
     /// `GET /api/v1/nodes/NODE/certificates`.

@@ -46,7 +46,8 @@ impl AuditFilter {
             ("audit.node_id = {}", self.node_id.map(|id| id.0.into())),
             ("audit.site = {}", self.site.as_deref().map(Val::from)),
             (
-                "(audit.actor = {} OR audit.detail ->> 'actor' = {})",
+                "(audit.actor = {} OR audit.detail ->> 'actor' = {} \
+                 OR substr(audit.actor, length(audit.actor) - length({}) - 1) = '(' || {} || ')')",
                 self.actor.as_deref().map(Val::from),
             ),
             ("audit.at >= {}", self.since.map(Val::from)),

@@ -38,6 +38,7 @@
 //! # Secrets
 //! Sealed before they reach a statement (`seal`); tokens are kept as SHA-256 hashes only.
 
+mod access_token;
 mod agent;
 mod audit;
 mod batch;
@@ -81,6 +82,7 @@ mod timeline;
 mod token;
 mod watch;
 
+pub use access_token::NewAccessToken;
 pub use agent::ReceivedHeartbeat;
 pub use audit::{AuditEntry, AuditFilter};
 pub use batch::{

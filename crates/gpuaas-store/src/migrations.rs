@@ -44,6 +44,7 @@ migrations! {
     "0160_drift_user"
     "0161_control"
     "0162_audit_target"
+    "0180_access_token"
 }
 
 /// Brings a PostgreSQL database up to date.

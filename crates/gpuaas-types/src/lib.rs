@@ -3,6 +3,7 @@
 //! Everything that crosses a process boundary is here once, so the control plane, the command
 //! line and the node agent cannot disagree about a name.
 
+pub mod access;
 pub mod agent;
 pub mod api;
 pub mod audit;

@@ -9,6 +9,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use gpuaas_types::access::{OPERATIONS, Role};
 use gpuaas_types::api::Owner;
 use gpuaas_types::codes::{COMMANDS, NODE_PROBLEMS, PARKS, PROBLEMS, TIMELINE, WAITS};
 use gpuaas_types::spec::ProfileSpec;
@@ -19,8 +20,9 @@ const COMMAND: &str = "cargo test -p gpuaas-types write_reference -- --ignored";
 
 type Page = (&'static str, String);
 
-fn pages() -> [Page; 7] {
+fn pages() -> [Page; 8] {
     [
+        ("access.md", access()),
         ("command-failures.md", command_failures()),
         ("problems.md", problems()),
         ("waits-and-parks.md", waits_and_parks()),
@@ -53,6 +55,24 @@ fn write_reference() {
 
 fn header(title: &str, about: &str) -> String {
     format!("# {title}\n\n{about}\n\nWritten from the code by `{COMMAND}`.\n")
+}
+
+fn access() -> String {
+    let about = "What each operation of the admin API asks of the credential that is sent with it: a role, \
+                 and where that role has to hold. An operation that is not in the table is nobody's. \
+                 `gpuaas token add` makes credentials; the first one, which `gpuaas serve` writes to a \
+                 file, is an administrator's.";
+    let mut page = header("Who may do what", about);
+    let names: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
+    let line: String = Role::ALL.iter().map(|_| "---|").collect();
+    let _ = write!(page, "\n| operation | {} | where |\n|---|{line}---|\n", names.join(" | "));
+    for row in OPERATIONS {
+        let may = |role: &Role| if role.includes(row.role) { "yes" } else { "" };
+        let may: Vec<&str> = Role::ALL.iter().map(may).collect();
+        let (method, path, scope) = (row.method, row.path, row.scope.text());
+        let _ = writeln!(page, "| `{method} {path}` | {} | {scope} |", may.join(" | "));
+    }
+    page
 }
 
 fn who(owner: Option<Owner>) -> &'static str {

@@ -23,6 +23,7 @@ mod shared;
 mod site;
 mod task_key;
 mod telemetry;
+mod token;
 
 pub use audit::{AuditCommand, AuditListArgs, NodeTimelineArgs, PageArgs};
 pub use batch::{BatchCommand, BatchOrderArgs, BatchStartArgs};
@@ -51,6 +52,7 @@ pub use shared::{ActorArgs, ListArgs, PlannedArgs, PlannedChangeArgs, ShowArgs};
 pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs};
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;
+pub use token::{GrantArgument, TokenAddArgs, TokenCommand, TokenRevokeArgs};
 
 /// Turns racked GPU servers into active nodes, through MAAS.
 #[derive(Debug, Parser)]
@@ -125,6 +127,9 @@ pub enum Command {
     /// Keys that sign tasks for agents.
     #[command(subcommand)]
     TaskKey(TaskKeyCommand),
+    /// Credentials of programs, and what they may do.
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Say what a node waits for, from whom, and what to do next; or what a code, a step or a
     /// profile's field means.
     Explain(ExplainArgs),

@@ -32,6 +32,7 @@ pub mod serve_command;
 mod site_inputs;
 pub mod task_key;
 pub mod telemetry;
+pub mod token;
 mod usage;
 
 use std::ffi::OsString;

@@ -212,13 +212,13 @@ async fn a_batch_is_stopped_and_resumed_with_actor_and_reason() {
         rig.post(&format!("/api/v1/batches/rack-7/{order}"), said.clone()).await
     };
     assert_eq!(tell("resume").await.code(), "batch_not_stopped");
-    let nobody = json!({ "actor": "", "reason": "x" });
-    assert_eq!(rig.post("/api/v1/batches/rack-7/stop", nobody).await.code(), "invalid_field");
+    let no_reason = json!({ "actor": "ann", "reason": "" });
+    assert_eq!(rig.post("/api/v1/batches/rack-7/stop", no_reason).await.code(), "invalid_field");
     assert_eq!(rig.post("/api/v1/batches/r/stop", said.clone()).await.code(), "batch_not_found");
     let run_id = begin_first(&rig, rig.store.batch("rack-7").await.unwrap().created_at).await;
     let stopped = tell("stop").await.ok();
     assert_eq!(stopped["status"]["phase"], "stopped");
-    assert_eq!(stopped["status"]["stop"]["text"], "ann stopped it: the image is bad");
+    assert_eq!(stopped["status"]["stop"]["text"], "admin (ann) stopped it: the image is bad");
     assert_eq!(stopped["status"]["members"][0]["state"], "running");
     assert_eq!(tell("stop").await.code(), "batch_stopped");
 
@@ -251,7 +251,7 @@ async fn a_batch_is_stopped_and_resumed_with_actor_and_reason() {
     let marks: Vec<_> = resumed["members"].as_array().unwrap().iter().collect();
     assert_eq!((&marks[0]["written_off"], &marks[1]["canary"]), (&json!(true), &json!(true)));
     let entries = rig.store.audit_entries(0, 99).await.unwrap();
-    let told: Vec<_> = entries.iter().filter(|e| e.entry.actor == "ann").collect();
+    let told: Vec<_> = entries.iter().filter(|e| e.entry.actor == "admin (ann)").collect();
     assert_eq!(told.len(), 2);
     assert_eq!(told[1].entry.detail["reason"], "the image is bad");
     assert_eq!(told[1].entry.detail["profile_revision"], 2);

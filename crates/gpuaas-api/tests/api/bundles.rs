@@ -65,7 +65,7 @@ async fn what_is_published_is_there_by_name_and_digest_and_never_changes() {
     );
     assert_eq!(
         (&view["signed_by"], &view["published_by"]),
-        (&"this control plane".into(), &"ann".into())
+        (&"this control plane".into(), &"admin (ann)".into())
     );
     assert_eq!(publish(&rig, &bytes, None).await.status, 200);
     for reference in ["site-net@1.0.0".to_owned(), digest.clone(), format!("sha256:{digest}")] {

@@ -113,7 +113,10 @@ async fn a_parked_node_is_corrected_and_an_address_of_another_is_refused_at_once
     let view = rig.get(path).await.ok();
     let line = view["timeline"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(line["code"], "hardware_corrected");
-    assert_eq!(line["text"], "ann corrected bmc_address, bmc_password, power_type: it was misread");
+    assert_eq!(
+        line["text"],
+        "admin (ann) corrected bmc_address, bmc_password, power_type: it was misread"
+    );
     let audit = rig.store.audit_entries(0, 100).await.unwrap();
     assert!(!format!("{audit:?}").contains("swordfish77"));
 }

@@ -224,7 +224,7 @@ async fn a_run_shows_its_time_and_can_be_resumed() {
     assert_eq!(line["code"], "run_resumed");
     assert_eq!(
         (&line["source"], &line["text"]),
-        (&json!("operator"), &json!("ann resumed the run: removed def"))
+        (&json!("operator"), &json!("admin (ann) resumed the run: removed def"))
     );
     let again = rig.post(&resume, json!({ "actor": "ann", "reason": "again" })).await;
     assert_eq!((again.status, again.code().as_str()), (409, "run_not_parked"));
@@ -260,7 +260,7 @@ async fn a_parked_run_goes_on_with_the_profile_as_it_is_now_only_where_that_is_a
         let text = format!("the run uses profile revision {revision} from here on");
         assert_eq!(line["text"], text);
         let audit = rig.store.audit_entries(0, 100).await.unwrap();
-        let entry = &audit.iter().rfind(|row| row.entry.actor == "ann").unwrap().entry;
+        let entry = &audit.iter().rfind(|row| row.entry.actor == "admin (ann)").unwrap().entry;
         assert_eq!(entry.action, format!("run.{order}"));
         assert_eq!(entry.detail, json!({ "reason": "mended", "profile_revision": revision }));
         let change = json!({ "max_deploy_retry_attempts": 7 });

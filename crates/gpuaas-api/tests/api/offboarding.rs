@@ -46,7 +46,7 @@ async fn a_dry_run_says_what_it_destroys_and_changes_nothing() {
     let run = answer.ok()["run_id"].as_str().unwrap().to_owned();
     let audit = rig.store.audit_entries(0, 100).await.unwrap();
     let entry = &audit.iter().find(|row| row.entry.action == "node.decommission").unwrap().entry;
-    assert_eq!((entry.actor.as_str(), &entry.detail["run"]), ("eve", &json!(run)));
+    assert_eq!((entry.actor.as_str(), &entry.detail["run"]), ("admin (eve)", &json!(run)));
     let refused = rig.post("/api/v1/nodes/j22u11/runs", asked("detach", true)).await;
     assert_eq!(refused.code(), "node_has_open_run");
     assert!(refused.json()["detail"].as_str().unwrap().contains(&run));

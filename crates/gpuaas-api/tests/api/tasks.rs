@@ -62,7 +62,7 @@ async fn keyed(rig: &Rig, key: &str, body: &Value) -> Answer {
 async fn a_task_goes_from_an_operator_to_the_agent_and_back() {
     let (rig, node, credential) = heard().await;
     let given = keyed(&rig, "k1", &restart("nginx.service", false)).await.ok();
-    assert_eq!((&given["state"], &given["actor"]), (&json!("queued"), &json!("ada")));
+    assert_eq!((&given["state"], &given["actor"]), (&json!("queued"), &json!("admin (ada)")));
     let again = keyed(&rig, "k1", &restart("nginx.service", false)).await.ok();
     assert_eq!(again["id"], given["id"]);
     let other = keyed(&rig, "k1", &restart("netdata.service", false)).await;
@@ -96,7 +96,7 @@ async fn a_task_goes_from_an_operator_to_the_agent_and_back() {
 
     let audit = rig.store.audit_entries(0, 100).await.unwrap();
     let entry = &audit.iter().find(|entry| entry.entry.action == "node.task").unwrap().entry;
-    assert_eq!((entry.actor.as_str(), &entry.detail["task"]), ("ada", &given["id"]));
+    assert_eq!((entry.actor.as_str(), &entry.detail["task"]), ("admin (ada)", &given["id"]));
     let history = rig.store.timeline_of_node(node.node_id, 0, 100).await.unwrap();
     let codes: Vec<_> = history.iter().map(|row| row.event.code.as_str()).collect();
     assert_eq!(codes[codes.len() - 2..], ["task_asked", "task_finished"]);
@@ -146,7 +146,7 @@ async fn what_must_not_be_is_refused_and_nothing_is_kept() {
     body["within_seconds"] = json!(1);
     assert_eq!(refused(body).await, "invalid_field");
     let mut body = restart("nginx.service", false);
-    body["actor"] = json!(" ");
+    body["reason"] = json!(" ");
     assert_eq!(refused(body).await, "invalid_field");
     let trust = json!({ "operation": { "kind": "refresh_trust", "registries": [
         { "host": "r.example", "ca_pem": "-----BEGIN CERTIFICATE-----\n{{ ca }}\n-----END CERTIFICATE-----" }] },

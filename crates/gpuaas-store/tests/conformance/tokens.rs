@@ -2,9 +2,10 @@
 
 use gpuaas_core::record::ReportKind;
 use gpuaas_store::{
-    NewAgentCredential, NewEnrollment, NewTask, NewToken, ReceivedHeartbeat, RunWrite,
-    TokenPurpose, sha256,
+    NewAccessToken, NewAgentCredential, NewAuditEntry, NewEnrollment, NewTask, NewToken,
+    ReceivedHeartbeat, RunWrite, TokenPurpose, sha256,
 };
+use gpuaas_types::access::{Role, RoleGrant};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::{NodeId, RunId, RunStatus, Step, TaskId, TokenId};
 
@@ -301,5 +302,57 @@ fn a_credential_is_replaced() {
         let check = |text| fixture.store.check_token(at(2.0), sha256(text), TokenPurpose::Admin);
         assert_eq!(code(check("first").await), "token_unknown");
         check("second").await.unwrap();
+    });
+}
+
+#[test]
+fn a_program_s_token_has_a_name_roles_and_an_end() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let new = |name: &str, text: &str, expires_at| NewAccessToken {
+            id: TokenId(id()),
+            hash: sha256(text),
+            name: name.to_owned(),
+            grants: vec![RoleGrant { role: Role::Viewer, sites: Some(vec!["lab".to_owned()]) }],
+            created_by: "ada".to_owned(),
+            expires_at,
+        };
+        let entry = |action: &str| NewAuditEntry {
+            actor: "ada".to_owned(),
+            action: action.to_owned(),
+            subject: "ci".to_owned(),
+            detail: serde_json::Value::Null,
+        };
+        let made =
+            store.add_access_token(NOON, new("ci", "one", Some(at(100.0))), entry("token.create"));
+        let made = made.await.unwrap();
+        let twice = store.add_access_token(NOON, new("ci", "two", None), entry("token.create"));
+        assert_eq!(code(twice.await), "token_name_taken");
+        assert_eq!(store.access_tokens().await.unwrap(), [made.clone()]);
+
+        assert_eq!(store.use_access_token(at(1.0), sha256("one")).await.unwrap(), made);
+        let used = store.access_tokens().await.unwrap();
+        assert_eq!(used[0].last_used_at, Some(at(1.0)));
+        store.use_access_token(at(2.0), sha256("one")).await.unwrap();
+        let again = store.access_tokens().await.unwrap();
+        assert_eq!(again[0].last_used_at, Some(at(1.0)), "a use is written once a minute");
+        assert_eq!(code(store.use_access_token(NOON, sha256("two")).await), "token_unknown");
+        assert_eq!(code(store.use_access_token(at(100.0), sha256("one")).await), "token_expired");
+
+        store.revoke_access_token(at(3.0), "ci", entry("token.revoke")).await.unwrap();
+        assert_eq!(code(store.use_access_token(at(4.0), sha256("one")).await), "token_revoked");
+        let gone = store.revoke_access_token(at(5.0), "ci", entry("token.revoke"));
+        assert_eq!(code(gone.await), "not_found");
+        store
+            .add_access_token(at(6.0), new("ci", "two", None), entry("token.create"))
+            .await
+            .unwrap();
+        let names = store.access_tokens().await.unwrap();
+        let revoked: Vec<bool> = names.iter().map(|one| one.revoked_at.is_some()).collect();
+        assert_eq!(revoked, [false, true]);
+        let audit = store.audit_entries(0, 10).await.unwrap();
+        let actions: Vec<&str> = audit.iter().map(|one| one.entry.action.as_str()).collect();
+        assert_eq!(actions, ["token.create", "token.revoke", "token.create"]);
     });
 }

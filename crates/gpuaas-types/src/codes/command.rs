@@ -282,6 +282,9 @@ SshMissing "ssh_missing" "ssh cannot be run" {
 StandInsNotLocal "stand_ins_not_local" "Stand-ins speak in plain text" {
     doc: "Simulated hosts reach the control plane without TLS, which is for loopback addresses",
 }
+TokenFileUnwritable "token_file_unwritable" "The file for the token cannot be made" {
+    doc: "A token is shown once, so the file is made first, and nothing was asked of the control plane",
+}
 StdoutUnwritable "stdout_unwritable" "The answer could not be written" {
     doc: "Standard output is closed or its disk is full",
 }

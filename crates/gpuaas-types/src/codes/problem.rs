@@ -179,6 +179,10 @@ AgentSourceForeign "agent_source_foreign" "An agent comes from the control plane
     status: 422, owner: None, next_action: "`gpuaas bundle publish DIR` of a bundle of kind node_agent, `gpuaas bundle approve BUNDLE --site SITE --reason WHY`, then `gpuaas node task NODE agent-update --bundle BUNDLE`",
     doc: "An update names a URL, a digest or a version instead of an agent that was published and approved",
 }
+TokenNameTaken "token_name_taken" "There is a token of this name" {
+    status: 409, owner: None, next_action: "choose another name, or end the one that has it, `gpuaas token revoke NAME --reason WHY`",
+    doc: "Of the tokens that count, each has a name of its own: the audit shows it",
+}
 AgentDowngrade "agent_downgrade" "An agent is not replaced by an older one" {
     status: 409, owner: None, next_action: "`gpuaas bundle list` shows the agents; publish one that is newer",
     doc: "The version is lower than the one that the node's agent says it is, and might bring a fault back that was mended",
@@ -275,6 +279,14 @@ TokenWrongPurpose "token_wrong_purpose" "The credential is for something else" {
     status: 403, owner: None, next_action: "each credential opens its own addresses: operators, boot scripts, newcomers and agents have one each",
     doc: "A good credential was sent to an address that another kind of credential opens",
 }
+RoleMissing "role_missing" "The credential's role does not allow this" {
+    status: 403, owner: None, next_action: "`gpuaas token whoami` shows what the credential may do; an administrator makes another, `gpuaas token add NAME --role ROLE --to FILE --reason WHY`",
+    doc: "Each operation wants a role; docs/reference/access.md has the table",
+}
+SiteNotGranted "site_not_granted" "The credential's role does not hold there" {
+    status: 403, owner: None, next_action: "lists want `--site SITE`, one of those that `gpuaas token whoami` shows; an administrator makes a token for another site, `gpuaas token add NAME --role ROLE@SITE --to FILE --reason WHY`",
+    doc: "The role is given for some sites, and the operation concerns another one, or all of them",
+}
 TokenNotYetUsable "token_not_yet_usable" "The token cannot be used yet" {
     status: 403, owner: None, next_action: "try again: it becomes usable when MAAS reports the machine as deployed",
     doc: "A bootstrap began before the control plane saw the deployment end",
@@ -310,6 +322,10 @@ SecretNotFound "secret_not_found" "There is no such secret" {
 BatchNotFound "batch_not_found" "There is no such batch" {
     status: 404, owner: None, next_action: "`gpuaas batch list` shows the batches",
     doc: "No batch has this name or identifier",
+}
+AccessTokenNotFound "access_token_not_found" "There is no such token" {
+    status: 404, owner: None, next_action: "`gpuaas token list` shows the tokens; one that was revoked stays so",
+    doc: "No token of this name counts",
 }
 TaskNotFound "task_not_found" "There is no such task for this node" {
     status: 404, owner: None, next_action: "`gpuaas node tasks NODE` lists them",

@@ -1,0 +1,107 @@
+//! The one door to the admin API: whose credential it is, and whether its role allows what is
+//! asked, where it is asked. The rules are the table of [`gpuaas_types::access`].
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::{MatchedPath, Query, RawPathParams, Request, State};
+use axum::http::{HeaderMap, Method, Uri};
+use axum::middleware::Next;
+use axum::response::Response;
+use gpuaas_store::{TokenPurpose, sha256};
+use gpuaas_types::TaskId;
+use gpuaas_types::access::{AccessView, OperationRow, Scope, operation};
+use gpuaas_types::codes::ProblemCode;
+
+use crate::auth;
+use crate::caller::Caller;
+use crate::ctx::Ctx;
+use crate::node_view::find_node;
+use crate::problem::{ApiResult, problem};
+use crate::runs::find_run;
+
+/// What tokens of programs begin with.
+pub(crate) const TOKEN_PREFIX: &str = "gptoken";
+
+/// Lets a request through that its credential may send.
+pub(crate) async fn check(
+    State(ctx): State<Ctx>,
+    params: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> ApiResult<Response> {
+    let headers = request.headers().clone();
+    let caller = authenticate(&ctx, &headers).await?;
+    let row = row(&request)?;
+    let caller = caller.asks_for(row)?;
+    check_site(&ctx, &caller, row, &params, request.uri()).await?;
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+/// Whose credential the request carries.
+async fn authenticate(ctx: &Ctx, headers: &HeaderMap) -> ApiResult<Caller> {
+    let token = auth::bearer(headers)?;
+    if token.starts_with(TOKEN_PREFIX) {
+        let token = ctx.store.use_access_token(ctx.now(), sha256(token)).await?;
+        return Ok(Caller::new(token.name, token.grants));
+    }
+    auth::check_token(ctx, headers, TokenPurpose::Admin).await?;
+    Ok(Caller::admin())
+}
+
+fn row(request: &Request) -> ApiResult<&'static OperationRow> {
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let method = match *request.method() {
+        Method::HEAD => "GET",
+        ref method => method.as_str(),
+    };
+    operation(method, path).ok_or_else(|| {
+        let detail = format!("no role may send {method} {path}");
+        problem(ProblemCode::RoleMissing).with_detail(detail).into()
+    })
+}
+
+/// Refuses what a role for some sites asks at another one. The site of a body is read by the
+/// handler, which asks [`Caller::check_site`].
+async fn check_site(
+    ctx: &Ctx,
+    caller: &Caller,
+    row: &OperationRow,
+    params: &RawPathParams,
+    uri: &Uri,
+) -> ApiResult<()> {
+    if caller.holds_everywhere() {
+        return Ok(());
+    }
+    let text = params.iter().next().map_or("", |(_, value)| value);
+    let site = match row.scope {
+        Scope::Shared | Scope::SiteOfBody => return Ok(()),
+        Scope::Everywhere => None,
+        Scope::SiteOfPath => Some(text.to_owned()),
+        Scope::SiteOfQuery => {
+            let query = Query::<HashMap<String, String>>::try_from_uri(uri);
+            query.ok().and_then(|Query(mut query)| query.remove("site"))
+        }
+        Scope::SiteOfNode => Some(site_of_node(ctx, find_node(ctx, text).await?).await?),
+        Scope::SiteOfRun => {
+            let run = ctx.store.run(find_run(ctx, text).await?).await?;
+            Some(ctx.store.site(run.site_id).await?.spec.name)
+        }
+        Scope::SiteOfTask => {
+            let id: TaskId = text.parse().map_err(|_| problem(ProblemCode::TaskNotFound))?;
+            Some(site_of_node(ctx, ctx.store.operator_task(id).await?.node_id).await?)
+        }
+        Scope::SiteOfBatch => Some(ctx.store.batch(text).await?.spec.site),
+    };
+    Ok(caller.check_site(site.as_deref())?)
+}
+
+async fn site_of_node(ctx: &Ctx, id: gpuaas_types::NodeId) -> ApiResult<String> {
+    Ok(ctx.store.listed_node(id).await?.site)
+}
+
+/// `GET /api/v1/access`: who the credential stands for.
+pub(crate) async fn show(caller: Caller) -> Json<AccessView> {
+    Json(caller.view())
+}

@@ -1,0 +1,137 @@
+//! Who sends a request to the admin API, as its credential says.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use gpuaas_types::Problem;
+use gpuaas_types::access::{AccessView, OperationRow, Role, RoleGrant};
+use gpuaas_types::codes::ProblemCode;
+
+use crate::check;
+use crate::ctx::Ctx;
+use crate::problem::{ApiResult, Refusal, problem};
+
+/// The first admin token's name.
+const ADMIN: &str = "admin";
+/// Characters of what a caller writes of itself that are kept.
+const NOTE_CHARS: usize = 100;
+
+/// Whoever sent a request, and the operation that it asks for. The access check puts it into the
+/// request, so a handler that names it is not reached without a credential.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    name: String,
+    grants: Vec<RoleGrant>,
+    needs: Role,
+}
+
+impl Caller {
+    /// The holder of a token. It may do nothing before [`Self::asks_for`].
+    pub(crate) const fn new(name: String, grants: Vec<RoleGrant>) -> Self {
+        Self { name, grants, needs: Role::Admin }
+    }
+
+    /// The holder of the first admin token.
+    pub(crate) fn admin() -> Self {
+        Self::new(ADMIN.to_owned(), vec![RoleGrant { role: Role::Admin, sites: None }])
+    }
+
+    /// The name that was authenticated, and in parentheses what the caller says of itself.
+    pub(crate) fn actor(&self, note: &str) -> String {
+        match check::plain_text(note, NOTE_CHARS).trim() {
+            "" => self.name.clone(),
+            note if note == self.name => self.name.clone(),
+            note => format!("{} ({note})", self.name),
+        }
+    }
+
+    /// Who does something and why, in the form that the audit keeps.
+    ///
+    /// # Errors
+    /// `invalid_field` where the reason is empty.
+    pub(crate) fn acts(&self, note: &str, reason: &str) -> Result<(String, String), Problem> {
+        Ok((self.actor(note), check::reason(reason)?))
+    }
+
+    /// The name that was authenticated.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Who it is and what it may do.
+    pub(crate) fn view(&self) -> AccessView {
+        AccessView { name: self.name.clone(), grants: self.grants.clone() }
+    }
+
+    /// Holds the caller to the role of an operation, at whatever site.
+    ///
+    /// # Errors
+    /// `role_missing`.
+    pub(crate) fn asks_for(mut self, row: &OperationRow) -> Result<Self, Problem> {
+        self.needs = row.role;
+        if self.fitting().next().is_some() {
+            return Ok(self);
+        }
+        let has: Vec<&str> = self.grants.iter().map(|grant| grant.role.as_str()).collect();
+        let detail = format!(
+            "{} has the role {}; {} {} wants {}",
+            self.name,
+            has.join(" and "),
+            row.method,
+            row.path,
+            row.role
+        );
+        Err(problem(ProblemCode::RoleMissing).with_detail(detail))
+    }
+
+    fn fitting(&self) -> impl Iterator<Item = &RoleGrant> {
+        self.grants.iter().filter(|grant| grant.role.includes(self.needs))
+    }
+
+    /// Whether the role that the operation wants holds at every site.
+    pub(crate) fn holds_everywhere(&self) -> bool {
+        self.fitting().any(|grant| grant.holds_at(None))
+    }
+
+    /// Whether the role that the operation wants holds at this site.
+    pub(crate) fn holds_at(&self, site: &str) -> bool {
+        self.fitting().any(|grant| grant.holds_at(Some(site)))
+    }
+
+    /// Refuses an operation at a site, or at all of them, where the role does not hold there.
+    ///
+    /// # Errors
+    /// `site_not_granted`.
+    pub(crate) fn check_site(&self, site: Option<&str>) -> Result<(), Problem> {
+        if self.fitting().any(|grant| grant.holds_at(site)) {
+            return Ok(());
+        }
+        let sites: Vec<&str> = self
+            .fitting()
+            .filter_map(|g| g.sites.as_deref())
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        let there = site.map_or_else(|| "everywhere".to_owned(), |site| format!("at {site}"));
+        let detail = format!(
+            "{} is {} at {}, and not {there}",
+            self.name,
+            self.needs,
+            if sites.is_empty() { "no site".to_owned() } else { sites.join(", ") }
+        );
+        Err(problem(ProblemCode::SiteNotGranted).with_detail(detail))
+    }
+}
+
+impl FromRequestParts<Ctx> for Caller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Ctx) -> ApiResult<Self> {
+        parts.extensions.get().cloned().ok_or_else(|| {
+            tracing::error!(
+                path = parts.uri.path(),
+                "an operation is reached without a credential"
+            );
+            problem(ProblemCode::Internal).into()
+        })
+    }
+}

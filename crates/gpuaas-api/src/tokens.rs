@@ -1,0 +1,115 @@
+//! `/api/v1/tokens`: credentials for programs.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use gpuaas_store::{NewAccessToken, NewAuditEntry, StoreError, sha256};
+use gpuaas_types::access::{MintedToken, RoleGrant, TokenRequest, TokenRevocation, TokenView};
+use gpuaas_types::api::List;
+use gpuaas_types::{Problem, TokenId};
+use serde_json::json;
+
+use crate::access::TOKEN_PREFIX;
+use crate::auth;
+use crate::body::{Body, Key};
+use crate::caller::Caller;
+use crate::check;
+use crate::ctx::Ctx;
+use crate::problem::{ApiResult, invalid};
+
+/// Longest life of a token that has an end, in seconds: ten years.
+const LONGEST_SECONDS: u64 = 10 * 366 * 86_400;
+/// Most roles of one token.
+const MOST_GRANTS: usize = 32;
+
+/// `GET /api/v1/tokens`: by name, those that are revoked last.
+pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<TokenView>>> {
+    Ok(Json(List::whole(ctx.store.access_tokens().await?)))
+}
+
+/// `POST /api/v1/tokens`.
+pub(crate) async fn create(
+    State(ctx): State<Ctx>,
+    caller: Caller,
+    Body(asked): Body<TokenRequest>,
+) -> ApiResult<(StatusCode, Json<MintedToken>)> {
+    check::name("name", &asked.name)?;
+    let reason = check::reason(&asked.reason)?;
+    check_grants(&ctx, &asked.grants).await?;
+    let now = ctx.now();
+    let expires_at = match asked.expires_in_seconds {
+        None => None,
+        Some(seconds @ 60..=LONGEST_SECONDS) => {
+            Some(now.plus_seconds(std::time::Duration::from_secs(seconds).as_secs_f64()))
+        }
+        Some(_) => {
+            let message = format!("60 to {LONGEST_SECONDS} seconds");
+            return Err(invalid("expires_in_seconds", message).into());
+        }
+    };
+    let token = auth::mint(TOKEN_PREFIX)?;
+    let id = TokenId::new(&*ctx.ids, now);
+    let entry = NewAuditEntry {
+        actor: caller.name().to_owned(),
+        action: "token.create".to_owned(),
+        subject: asked.name.clone(),
+        detail: json!({
+            "id": id, "grants": asked.grants, "expires_at": expires_at, "reason": reason,
+        }),
+    };
+    let new = NewAccessToken {
+        id,
+        hash: sha256(&token),
+        name: asked.name,
+        grants: asked.grants,
+        created_by: caller.name().to_owned(),
+        expires_at,
+    };
+    let view = ctx.store.add_access_token(now, new, entry).await?;
+    Ok((StatusCode::CREATED, Json(MintedToken { token, view })))
+}
+
+/// Roles that say something, at sites that are there.
+async fn check_grants(ctx: &Ctx, grants: &[RoleGrant]) -> ApiResult<()> {
+    if !(1..=MOST_GRANTS).contains(&grants.len()) {
+        return Err(invalid("grants", format!("1 to {MOST_GRANTS} roles are wanted")).into());
+    }
+    for (index, grant) in grants.iter().enumerate() {
+        let field = format!("grants.{index}.sites");
+        let Some(sites) = &grant.sites else { continue };
+        if sites.is_empty() {
+            let message = "it is empty; leave it out for a role that holds everywhere";
+            return Err(invalid(&field, message).into());
+        }
+        for site in sites {
+            match ctx.store.site_by_name(site).await {
+                Ok(_) => {}
+                Err(StoreError::NotFound { .. }) => return Err(no_site(&field, site).into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn no_site(field: &str, site: &str) -> Problem {
+    invalid(field, format!("there is no site {site}"))
+}
+
+/// `POST /api/v1/tokens/NAME/revoke`: refused from the next request on.
+pub(crate) async fn revoke(
+    State(ctx): State<Ctx>,
+    caller: Caller,
+    Key(name): Key,
+    Body(asked): Body<TokenRevocation>,
+) -> ApiResult<Json<List<TokenView>>> {
+    let reason = check::reason(&asked.reason)?;
+    let entry = NewAuditEntry {
+        actor: caller.name().to_owned(),
+        action: "token.revoke".to_owned(),
+        subject: name.clone(),
+        detail: json!({ "reason": reason }),
+    };
+    ctx.store.revoke_access_token(ctx.now(), &name, entry).await?;
+    list(State(ctx)).await
+}

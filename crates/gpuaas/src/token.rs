@@ -1,0 +1,120 @@
+//! `gpuaas token`: credentials of programs. A token goes into a file for its owner alone, never
+//! onto a terminal that keeps what it showed, but where stdout is asked for.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
+use gpuaas_types::access::{AccessView, RoleGrant, TokenRequest, TokenRevocation, TokenView};
+use gpuaas_types::api::List;
+use gpuaas_types::codes::CommandCode;
+
+use crate::args::{TokenAddArgs, TokenCommand};
+
+/// Seconds of a day.
+const DAY_SECONDS: u64 = 86_400;
+
+/// Runs the command.
+///
+/// # Errors
+/// What the control plane or this machine refuses, or that the former does not answer.
+pub async fn run(command: TokenCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        TokenCommand::Add(args) => add(args, terminal).await,
+        TokenCommand::List(args) => {
+            let tokens = ApiClient::from_args(&args.api)?.tokens().await?;
+            output::print(terminal, args.api.format, &tokens, table)
+        }
+        TokenCommand::Revoke(args) => {
+            let body = TokenRevocation { reason: args.reason };
+            let left = ApiClient::from_args(&args.api)?.revoke_token(&args.name, &body).await?;
+            terminal.message(&format!("{} is refused from the next request on", args.name));
+            output::print(terminal, args.api.format, &left, table)
+        }
+        TokenCommand::Whoami(args) => {
+            let access = ApiClient::from_args(&args.api)?.access().await?;
+            output::print(terminal, args.api.format, &access, |access: &AccessView, style| {
+                let row = vec![access.name.clone(), grants_text(&access.grants)];
+                output::table(style, &["NAME", "MAY"], [row])
+            })
+        }
+    }
+}
+
+async fn add(args: TokenAddArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    let to_stdout = args.to == Path::new("-");
+    // Made before the token: one that could not be kept would count and be nobody's.
+    let file = if to_stdout { None } else { Some(create_private(&args.to)?) };
+    let seconds = u64::from(args.expires_in_days) * DAY_SECONDS;
+    let body = TokenRequest {
+        name: args.name,
+        grants: args.roles.into_iter().map(|grant| grant.0).collect(),
+        expires_in_seconds: (!args.no_end).then_some(seconds),
+        reason: args.reason,
+    };
+    let made = match client.add_token(&body).await {
+        Ok(made) => made,
+        Err(failure) => {
+            if file.is_some() {
+                // Empty, and ours: it did not exist before.
+                let _ = fs::remove_file(&args.to);
+            }
+            return Err(failure);
+        }
+    };
+    let Some(mut file) = file else {
+        return terminal.data(&made.token);
+    };
+    let kept = writeln!(file, "{}", made.token).and_then(|()| file.sync_all());
+    kept.map_err(|error| unwritable(&args.to, &error))?;
+    terminal.message(&format!("the token of {} is in {}", made.view.name, args.to.display()));
+    let one = |token: &TokenView, style| table(&List::whole(vec![token.clone()]), style);
+    output::print(terminal, args.api.format, &made.view, one)
+}
+
+/// A new file that its owner alone may read.
+fn create_private(path: &Path) -> Result<fs::File, Failure> {
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    file.map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::local(CommandCode::TokenFileUnwritable, format!("{}: {error}", path.display())).hint(
+        "name a file that does not exist, in a folder that this user may write to: `--to FILE`",
+    )
+}
+
+fn table(list: &List<TokenView>, style: Style) -> String {
+    let rows = list.items.iter().map(|token| {
+        let at = |moment: Option<gpuaas_types::Timestamp>, none: &str| {
+            moment.map_or_else(|| none.to_owned(), |at| at.to_string())
+        };
+        let ends = match token.revoked_at {
+            Some(at) => format!("revoked {at}"),
+            None => at(token.expires_at, "never"),
+        };
+        vec![
+            token.name.clone(),
+            grants_text(&token.grants),
+            ends,
+            at(token.last_used_at, "never"),
+            token.created_by.clone(),
+        ]
+    });
+    output::table(style, &["NAME", "MAY", "ENDS", "LAST USED", "MADE BY"], rows)
+}
+
+fn grants_text(grants: &[RoleGrant]) -> String {
+    let texts = grants.iter().map(|grant| match &grant.sites {
+        Some(sites) => format!("{}@{}", grant.role, sites.join(",")),
+        None => grant.role.to_string(),
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
