@@ -343,7 +343,7 @@ async fn command(
     order: &BatchActionRequest,
     command: OperatorBatchCommand,
 ) -> ApiResult<Json<BatchResource>> {
-    let (actor, reason) = caller.acts(&order.actor, &order.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&order.actor, &order.reason)?;
     let batch = ctx.store.batch(text).await?;
     let (action, detail) = match command {
         OperatorBatchCommand::Stop => ("batch.stop", json!({ "reason": reason })),

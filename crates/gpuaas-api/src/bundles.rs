@@ -253,7 +253,7 @@ async fn decide(
     asked: &BundleApprove,
     approved: bool,
 ) -> ApiResult<Json<List<BundleView>>> {
-    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     caller.check_site(Some(&asked.site))?;
     let site = ctx.store.site_by_name(&asked.site).await?;
     let main = find(ctx, text).await?;

@@ -48,7 +48,11 @@ impl Caller {
     ///
     /// # Errors
     /// `invalid_field` where the reason is empty.
-    pub(crate) fn acts(&self, note: &str, reason: &str) -> Result<(String, String), Problem> {
+    pub(crate) fn actor_and_reason(
+        &self,
+        note: &str,
+        reason: &str,
+    ) -> Result<(String, String), Problem> {
         Ok((self.actor(note), check::reason(reason)?))
     }
 

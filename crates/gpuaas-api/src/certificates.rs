@@ -290,7 +290,7 @@ pub(crate) async fn revoke(
     Key(node): Key,
     Body(asked): Body<RevokeCertificate>,
 ) -> ApiResult<Json<NodeCertificates>> {
-    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let node_id = find_node(&ctx, &node).await?;
     if asked.dry_run {
         return view(&ctx, node_id).await.map(Json);

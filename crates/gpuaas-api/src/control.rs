@@ -28,7 +28,7 @@ pub(crate) async fn take(
     Key(name): Key,
     Body(asked): Body<ControlRequest>,
 ) -> ApiResult<Json<ControlPlan>> {
-    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let site = ctx.store.site_by_name(&name).await?;
     let key = ctx.store.site_api_key(site.id).await?;
     let client = probe::connect(&ctx, &site.spec, key.expose_secret())?;

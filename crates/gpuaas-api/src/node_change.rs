@@ -92,7 +92,7 @@ pub(crate) async fn change(
     Key(text): Key,
     Body(asked): Body<HardwareCorrection>,
 ) -> ApiResult<Json<NodeView>> {
-    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let id = find_node(&ctx, &text).await?;
     let listed = ctx.store.listed_node(id).await?;
     if !is_live(listed.node.state) {

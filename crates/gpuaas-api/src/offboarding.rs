@@ -31,7 +31,7 @@ pub(crate) async fn begin(
     Key(text): Key,
     Body(asked): Body<RunRequest>,
 ) -> ApiResult<(StatusCode, Json<RunPlan>)> {
-    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     if asked.kind == RunKind::Onboard {
         return Err(invalid("kind", "a node is onboarded with POST /api/v1/nodes").into());
     }

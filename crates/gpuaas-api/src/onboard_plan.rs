@@ -199,7 +199,7 @@ pub(crate) async fn take_over(
     Key(text): Key,
     Body(asked): Body<TakeOverRequest>,
 ) -> ApiResult<Json<TakeOverPlan>> {
-    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let id = find_run(&ctx, &text).await?;
     let run = ctx.store.run(id).await?;
     let parked = run.park.as_ref().is_some_and(|park| park.code == ParkCode::MachineInUse);

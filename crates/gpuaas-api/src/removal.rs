@@ -24,7 +24,7 @@ pub(crate) async fn site(
     Key(name): Key,
     Body(asked): Body<RemovalRequest>,
 ) -> ApiResult<Json<RemovalPlan>> {
-    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let site = ctx.store.site_by_name(&name).await?;
     let roces = ctx.store.roce_assignments().await?;
     let roces = roces.iter().filter(|roce| roce.spec.site == name).count();
@@ -76,7 +76,7 @@ pub(crate) async fn profile(
     Key(name): Key,
     Body(asked): Body<RemovalRequest>,
 ) -> ApiResult<Json<RemovalPlan>> {
-    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let profile = ctx.store.profile_by_name(&name).await?;
     let secrets = ctx.store.input_secrets(SecretOwner::Profile(profile.id)).await?.len();
     let destroys = vec![

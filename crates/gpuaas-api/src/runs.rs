@@ -195,7 +195,7 @@ async fn continue_run(
     command: OperatorCommand,
     asked: &Resume,
 ) -> ApiResult<Json<RunView>> {
-    let (actor, reason) = caller.acts(&asked.actor, &asked.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     if !asked.latest_profile {
         return apply_command(ctx, text, command, (actor, reason)).await;
     }
@@ -233,7 +233,7 @@ pub(crate) async fn cancel(
     Body(asked): Body<CancelRun>,
 ) -> ApiResult<Json<RunView>> {
     let command = OperatorCommand::Cancel { leave_machine: asked.leave_machine };
-    apply_command(&ctx, &text, command, caller.acts(&asked.actor, &asked.reason)?).await
+    apply_command(&ctx, &text, command, caller.actor_and_reason(&asked.actor, &asked.reason)?).await
 }
 
 /// Longest time for which an operator's word may stand in for a check, in seconds.
@@ -260,7 +260,7 @@ pub(crate) async fn skip_check(
     Key(text): Key,
     Body(asked): Body<SkipCheck>,
 ) -> ApiResult<Json<RunView>> {
-    let actor_and_reason = caller.acts(&asked.actor, &asked.reason)?;
+    let actor_and_reason = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     if !(1..=LONGEST_SKIP_SECONDS).contains(&asked.seconds) {
         let message = format!("it is not between 1 and {LONGEST_SKIP_SECONDS}");
         return Err(invalid("seconds", message).into());

@@ -46,7 +46,7 @@ pub(crate) async fn create(
     {
         return Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))));
     }
-    let (actor, reason) = caller.acts(&request.actor, &request.reason)?;
+    let (actor, reason) = caller.actor_and_reason(&request.actor, &request.reason)?;
     let listed = ctx.store.listed_node(node_id).await?;
     let operation = match complete_operation(&ctx, &listed, request.operation).await {
         Ok(operation) => operation,

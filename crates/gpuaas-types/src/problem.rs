@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+use crate::codes::ProblemCode;
+use crate::telemetry::TelemetryVerdict;
+
 /// What went wrong with one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldError {
@@ -85,3 +88,18 @@ impl fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+impl ProblemCode {
+    /// The problem as its row has it; add to it with the `with_` functions.
+    #[must_use]
+    pub fn problem(self) -> Problem {
+        let row = self.row();
+        Problem::new(row.status, self.as_str(), row.title).with_hint(row.next_action)
+    }
+
+    /// What is wrong with the telemetry of a host; none: nothing is.
+    #[must_use]
+    pub fn of_telemetry(verdict: TelemetryVerdict) -> Option<Self> {
+        Self::from_code(verdict.as_str())
+    }
+}

@@ -65,12 +65,12 @@ fn access() -> String {
     let mut page = header("Who may do what", about);
     let names: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
     let line: String = Role::ALL.iter().map(|_| "---|").collect();
-    let _ = write!(page, "\n| operation | {} | where |\n|---|{line}---|\n", names.join(" | "));
+    write!(page, "\n| operation | {} | where |\n|---|{line}---|\n", names.join(" | ")).unwrap();
     for row in OPERATIONS {
         let may = |role: &Role| if role.includes(row.role) { "yes" } else { "" };
         let may: Vec<&str> = Role::ALL.iter().map(may).collect();
         let (method, path, scope) = (row.method, row.path, row.scope.text());
-        let _ = writeln!(page, "| `{method} {path}` | {} | {scope} |", may.join(" | "));
+        writeln!(page, "| `{method} {path}` | {} | {scope} |", may.join(" | ")).unwrap();
     }
     page
 }

@@ -61,9 +61,11 @@ async fn add(args: TokenAddArgs, terminal: &mut Terminal) -> Result<(), Failure>
     let made = match client.add_token(&body).await {
         Ok(made) => made,
         Err(failure) => {
-            if file.is_some() {
-                // Empty, and ours: it did not exist before.
-                let _ = fs::remove_file(&args.to);
+            // Empty, and ours: it did not exist before.
+            if file.is_some()
+                && let Err(error) = fs::remove_file(&args.to)
+            {
+                tracing::warn!(%error, file = %args.to.display(), "an empty file is left");
             }
             return Err(failure);
         }

@@ -329,7 +329,7 @@ fn a_program_s_token_has_a_name_roles_and_an_end() {
         let made = made.await.unwrap();
         let twice = store.add_access_token(NOON, new("ci", "two", None), entry("token.create"));
         assert_eq!(code(twice.await), "token_name_taken");
-        assert_eq!(store.access_tokens().await.unwrap(), [made.clone()]);
+        assert_eq!(store.access_tokens().await.unwrap(), std::slice::from_ref(&made));
 
         assert_eq!(store.use_access_token(at(1.0), sha256("one")).await.unwrap(), made);
         let used = store.access_tokens().await.unwrap();

@@ -1,8 +1,6 @@
 //! Refusals of the HTTP API.
 
-use crate::Problem;
 use crate::api::Owner;
-use crate::telemetry::TelemetryVerdict;
 
 /// A row of [`PROBLEMS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,21 +17,6 @@ pub struct ProblemRow {
     pub next_action: &'static str,
     /// When a request is refused so.
     pub doc: &'static str,
-}
-
-impl ProblemCode {
-    /// The problem as its row has it; add to it with the `with_` functions.
-    #[must_use]
-    pub fn problem(self) -> Problem {
-        let row = self.row();
-        Problem::new(row.status, self.as_str(), row.title).with_hint(row.next_action)
-    }
-
-    /// What is wrong with the telemetry of a host; none: nothing is.
-    #[must_use]
-    pub fn of_telemetry(verdict: TelemetryVerdict) -> Option<Self> {
-        Self::from_code(verdict.as_str())
-    }
 }
 
 codes! {
