@@ -6,11 +6,11 @@ use gpuaas_core::connectivity::MISSED_HEARTBEATS;
 use gpuaas_core::image_approval::ImageApproval;
 use gpuaas_core::layout;
 use gpuaas_core::record::{NodeHardware, ReportKind};
-use gpuaas_types::Problem;
 use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
 use gpuaas_types::spec::{
     FabricMode, OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec, TakeOver,
 };
+use gpuaas_types::{DriftAction, DriftKind, Problem};
 
 use crate::problem::invalid;
 
@@ -212,11 +212,17 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
     {
         return Err(invalid(
             &at(&format!("drift_policy.{kind}")),
-            format!("{action} is only for renamed and retagged"),
+            format!("{action} is only for {}", adoptable().join(", ")),
         )
         .with_hint("use report or quarantine"));
     }
     Ok(())
+}
+
+/// The kinds of drift that can be taken over.
+fn adoptable() -> Vec<&'static str> {
+    let can = |kind: &&DriftKind| gpuaas_core::drift::is_allowed(**kind, DriftAction::Adopt);
+    DriftKind::ALL.iter().filter(can).map(|kind| kind.as_str()).collect()
 }
 
 /// A profile as written, but for its bundles.

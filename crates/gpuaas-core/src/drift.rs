@@ -5,10 +5,11 @@
 //! compares each with what was last remembered of it. Level-triggered: a difference is there as
 //! long as it is seen, and gone when it is not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use gpuaas_types::codes::NodeProblemCode;
 use gpuaas_types::machine::{MachineView, maas_status as status};
+use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{DriftAction, DriftKind, Timestamp};
 
 /// Intervals without a report after which hardware sync counts as stale
@@ -42,10 +43,45 @@ pub struct Comparison<'a> {
     pub seen: Option<&'a MachineView>,
     /// Address at which MAAS reaches its BMC now; none: not asked.
     pub seen_bmc_address: Option<&'a str>,
+    /// How MAAS logs in at its BMC now, and how it did; none: not asked.
+    pub bmc_login: Option<&'a BmcLogin>,
 }
 
-/// Kinds that a look cannot tell that did not ask for the BMC's address.
-pub const KINDS_OF_BMC: &[DriftKind] = &[DriftKind::BmcChanged];
+impl Comparison<'_> {
+    /// Kinds that this look cannot tell: what is known of them stays as it is.
+    #[must_use]
+    pub fn not_looked_at(&self) -> Vec<DriftKind> {
+        let address = self.seen_bmc_address.is_none().then_some(DriftKind::BmcChanged);
+        let login = self.bmc_login.is_none().then_some(DriftKind::BmcAccessChanged);
+        let unknown = address.into_iter().chain(login);
+        unknown.filter(|_| self.seen.is_some()).collect()
+    }
+}
+
+/// How MAAS logs in at a BMC, in words that tell no password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BmcLogin {
+    /// As it was.
+    pub expected: String,
+    /// As it is; the same words where nothing differs.
+    pub found: String,
+}
+
+impl BmcLogin {
+    /// From the users, and whether the password is the same.
+    #[must_use]
+    pub fn new(expected: Option<&str>, found: Option<&str>, same_password: bool) -> Self {
+        let user = |user: Option<&str>| format!("user {}", user.unwrap_or("(none)"));
+        let password = if same_password { "" } else { ", another password" };
+        Self { expected: user(expected), found: format!("{}{password}", user(found)) }
+    }
+
+    /// Whether anything differs.
+    #[must_use]
+    pub fn differs(&self) -> bool {
+        self.expected != self.found
+    }
+}
 
 /// Everything that differs at `now`.
 #[must_use]
@@ -75,6 +111,20 @@ pub fn find_differences(comparison: &Comparison<'_>, now: Timestamp) -> Vec<Diff
         if expected != found {
             note(DriftKind::Retagged, expected, found);
         }
+    }
+    let groups = remembered.into_iter().flat_map(|remembered| {
+        [
+            (DriftKind::PoolChanged, &remembered.pool, &seen.pool),
+            (DriftKind::ZoneChanged, &remembered.zone, &seen.zone),
+        ]
+    });
+    for (kind, expected, found) in groups {
+        if !expected.is_empty() && expected != found {
+            note(kind, expected.clone(), found.clone());
+        }
+    }
+    if let Some(login) = comparison.bmc_login.filter(|login| login.differs()) {
+        note(DriftKind::BmcAccessChanged, login.expected.clone(), login.found.clone());
     }
     if let Some((expected, found)) = changed_bmc(comparison) {
         note(DriftKind::BmcChanged, expected.to_owned(), found.to_owned());
@@ -131,11 +181,23 @@ fn deployment_ids(remembered: &MachineView, seen: &MachineView) -> (String, Stri
     (identity(remembered), identity(seen))
 }
 
-/// The machine as it should be remembered, where what is remembered of its deployment has no
-/// number yet and `seen` is the same deployment as far as can be told: from then on, another
-/// installation is noticed.
+/// The machine as it should be remembered, where a control plane from before has not remembered all
+/// that is compared now: from then on it is.
 #[must_use]
-pub fn with_installation_id(remembered: &MachineView, seen: &MachineView) -> Option<MachineView> {
+pub fn with_what_was_missing(remembered: &MachineView, seen: &MachineView) -> Option<MachineView> {
+    let numbered = with_installation_id(remembered, seen);
+    let mut complete = numbered.clone().unwrap_or_else(|| remembered.clone());
+    for (known, now) in [(&mut complete.pool, &seen.pool), (&mut complete.zone, &seen.zone)] {
+        if known.is_empty() {
+            known.clone_from(now);
+        }
+    }
+    (complete != *remembered).then_some(complete)
+}
+
+/// Where what is remembered of its deployment has no number yet and `seen` is the same deployment as
+/// far as can be told: from then on, another installation is noticed.
+fn with_installation_id(remembered: &MachineView, seen: &MachineView) -> Option<MachineView> {
     let deployed = remembered.status == status::DEPLOYED && seen.status == status::DEPLOYED;
     let (before, now) = deployment_ids(remembered, seen);
     let unknown = remembered.installation_id.is_none() && seen.installation_id.is_some();
@@ -164,19 +226,29 @@ fn stale_hardware_sync(machine: &MachineView, now: Timestamp) -> Option<(String,
     Some((format!("a report every {interval:.0} s"), format!("none since {last}")))
 }
 
-/// What the site's policy says of a kind; what it leaves out is reported.
+/// What the site says of a kind; what it leaves out is reported.
 #[must_use]
-pub fn action_of_policy(policy: &BTreeMap<DriftKind, DriftAction>, kind: DriftKind) -> DriftAction {
-    let action = policy.get(&kind).copied().unwrap_or(DriftAction::Report);
-    if is_allowed(kind, action) { action } else { DriftAction::Report }
+pub fn action_of_policy(site: &SiteSpec, kind: DriftKind) -> DriftAction {
+    let action = site.drift_policy.get(&kind).copied().unwrap_or(DriftAction::Report);
+    // The pool is what makes a machine the site's.
+    let own_pool = kind == DriftKind::PoolChanged && site.pool.is_some();
+    let refused = !is_allowed(kind, action) || own_pool && action == DriftAction::Adopt;
+    if refused { DriftAction::Report } else { action }
 }
 
-/// Whether a kind can be treated so: only a name and tags can be taken as ours.
+/// Whether a kind can be treated so: what is on a machine cannot be taken as ours.
 #[must_use]
 pub const fn is_allowed(kind: DriftKind, action: DriftAction) -> bool {
     match action {
         DriftAction::Report | DriftAction::Quarantine => true,
-        DriftAction::Adopt => matches!(kind, DriftKind::Renamed | DriftKind::Retagged),
+        DriftAction::Adopt => matches!(
+            kind,
+            DriftKind::Renamed
+                | DriftKind::Retagged
+                | DriftKind::BmcAccessChanged
+                | DriftKind::PoolChanged
+                | DriftKind::ZoneChanged
+        ),
     }
 }
 
@@ -194,6 +266,9 @@ pub const fn makes_event(kind: DriftKind) -> bool {
         | DriftKind::Renamed
         | DriftKind::Retagged
         | DriftKind::BmcChanged
+        | DriftKind::BmcAccessChanged
+        | DriftKind::PoolChanged
+        | DriftKind::ZoneChanged
         | DriftKind::HwSyncStale => false,
     }
 }
@@ -234,6 +309,7 @@ mod tests {
         deployed.owner = Some("gpuaas".to_owned());
         deployed.installation_id = Some(7);
         deployed.power_state = "on".to_owned();
+        (deployed.pool, deployed.zone) = ("north".to_owned(), "west".to_owned());
         deployed
     }
 
@@ -242,7 +318,14 @@ mod tests {
         seen: Option<&'a MachineView>,
     ) -> Comparison<'a> {
         let bmc_address = Some("192.0.2.7");
-        Comparison { hostname: "j22u11", bmc_address, remembered, seen, seen_bmc_address: None }
+        Comparison {
+            hostname: "j22u11",
+            bmc_address,
+            remembered,
+            seen,
+            seen_bmc_address: None,
+            bmc_login: None,
+        }
     }
 
     fn kinds(change: impl Fn(&mut MachineView)) -> Vec<DriftKind> {
@@ -265,6 +348,8 @@ mod tests {
         assert_eq!(kinds(|m| m.distro_series = "jammy".to_owned()), [DriftKind::DeployedByHand]);
         assert_eq!(kinds(|m| m.hostname = "x".to_owned()), [DriftKind::Renamed]);
         assert_eq!(kinds(|m| m.tags = vec!["a".to_owned()]), [DriftKind::Retagged]);
+        assert_eq!(kinds(|m| m.pool = "south".to_owned()), [DriftKind::PoolChanged]);
+        assert_eq!(kinds(|m| m.zone = "east".to_owned()), [DriftKind::ZoneChanged]);
         assert_eq!(kinds(|m| m.locked = true), [DriftKind::Locked]);
         assert_eq!(kinds(|m| m.power_state = "off".to_owned()), [DriftKind::PoweredOff]);
         assert_eq!(kinds(|m| m.power_state = "error".to_owned()), [], "the BMC did not answer");
@@ -316,11 +401,11 @@ mod tests {
         old.installation_id = None;
         let of = |seen: &MachineView| find_differences(&compare(Some(&old), Some(seen)), at(0.0));
         assert_eq!(of(&deployed()), []);
-        assert_eq!(with_installation_id(&old, &deployed()), Some(deployed()));
+        assert_eq!(with_what_was_missing(&old, &deployed()), Some(deployed()));
         let mut another = deployed();
         another.distro_series = "jammy".to_owned();
         assert_eq!(of(&another)[0].kind, DriftKind::DeployedByHand);
-        assert_eq!(with_installation_id(&old, &another), None, "nobody vouches for that one");
+        assert_eq!(with_what_was_missing(&old, &another), None, "nobody vouches for that one");
         assert_eq!(with_installation_id(&deployed(), &deployed()), None);
         assert_eq!(kinds(|m| m.installation_id = None), [], "MAAS deleted the results");
     }
@@ -338,14 +423,50 @@ mod tests {
         assert_eq!(synced(151.0), [DriftKind::HwSyncStale]);
     }
 
+    fn site(action: DriftAction, pool: Option<&str>) -> SiteSpec {
+        let rules: std::collections::BTreeMap<_, _> =
+            DriftKind::ALL.iter().map(|kind| (*kind, action)).collect();
+        let spec = serde_json::json!({ "name": "lab", "url": "http://maas", "pool": pool });
+        let spec: SiteSpec = serde_json::from_value(spec).unwrap();
+        SiteSpec { drift_policy: rules, ..spec }
+    }
+
     #[test]
-    fn only_names_and_tags_can_be_adopted() {
-        let all = |action| DriftKind::ALL.iter().map(|kind| (*kind, action)).collect();
-        let policy: BTreeMap<_, _> = all(DriftAction::Adopt);
-        assert_eq!(action_of_policy(&policy, DriftKind::Renamed), DriftAction::Adopt);
-        assert_eq!(action_of_policy(&policy, DriftKind::Vanished), DriftAction::Report);
-        assert_eq!(action_of_policy(&BTreeMap::new(), DriftKind::Vanished), DriftAction::Report);
-        let policy = all(DriftAction::Quarantine);
-        assert_eq!(action_of_policy(&policy, DriftKind::Vanished), DriftAction::Quarantine);
+    fn what_is_on_a_machine_cannot_be_adopted() {
+        let adopting = site(DriftAction::Adopt, None);
+        assert_eq!(action_of_policy(&adopting, DriftKind::Renamed), DriftAction::Adopt);
+        assert_eq!(action_of_policy(&adopting, DriftKind::PoolChanged), DriftAction::Adopt);
+        assert_eq!(action_of_policy(&adopting, DriftKind::Vanished), DriftAction::Report);
+        let none = SiteSpec { drift_policy: std::collections::BTreeMap::new(), ..adopting };
+        assert_eq!(action_of_policy(&none, DriftKind::Vanished), DriftAction::Report);
+        let own = site(DriftAction::Adopt, Some("north"));
+        assert_eq!(action_of_policy(&own, DriftKind::PoolChanged), DriftAction::Report);
+        let holding = site(DriftAction::Quarantine, None);
+        assert_eq!(action_of_policy(&holding, DriftKind::Vanished), DriftAction::Quarantine);
+    }
+
+    #[test]
+    fn a_pool_and_a_zone_from_before_they_were_remembered_are_learned() {
+        let mut old = deployed();
+        (old.pool, old.zone) = (String::new(), String::new());
+        let all = find_differences(&compare(Some(&old), Some(&deployed())), at(0.0));
+        assert_eq!(all, []);
+        assert_eq!(with_what_was_missing(&old, &deployed()), Some(deployed()));
+        assert_eq!(with_what_was_missing(&deployed(), &deployed()), None);
+    }
+
+    #[test]
+    fn a_login_differs_by_its_user_or_its_password_and_tells_neither_password() {
+        let machine = deployed();
+        let with = |login: &BmcLogin| {
+            let plain = compare(Some(&machine), Some(&machine));
+            find_differences(&Comparison { bmc_login: Some(login), ..plain }, at(0.0))
+        };
+        assert_eq!(with(&BmcLogin::new(Some("root"), Some("root"), true)), []);
+        let other = with(&BmcLogin::new(Some("root"), Some("ann"), true));
+        assert_eq!((&*other[0].expected, &*other[0].found), ("user root", "user ann"));
+        let password = with(&BmcLogin::new(Some("root"), Some("root"), false));
+        assert_eq!(password[0].kind, DriftKind::BmcAccessChanged);
+        assert_eq!(password[0].found, "user root, another password");
     }
 }

@@ -13,6 +13,7 @@ mod agent_watch;
 mod answer_cache;
 mod batches;
 mod bmc_index;
+mod bmc_logins;
 pub mod bundles;
 pub mod circuit_breaker;
 pub mod clock;

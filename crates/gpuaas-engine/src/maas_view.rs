@@ -41,6 +41,7 @@ pub(crate) fn machine_view(machine: &Machine) -> MachineView {
         serial: known_serial(machine),
         hardware_uuid: machine.hardware_uuid.clone(),
         pool: machine.pool.clone(),
+        zone: machine.zone.clone(),
         has_installation_result: machine.current_installation_result_id.is_some(),
         installation_id: machine.current_installation_result_id.map(id),
         last_sync: machine.last_sync.as_deref().and_then(Timestamp::from_rfc3339),

@@ -179,13 +179,13 @@ async fn record(
         update.timeline.extend(readings.iter().map(|reading| reading.line(now, text)));
     }
     shared.store.apply_watch_update(now, lease, update).await?;
-    let policy = &site.record.spec.drift_policy;
+    let spec = &site.record.spec;
     for batch in serving.chunks(sweep::BATCH) {
         let findings = batch.iter().filter(|reading| sweep::is_served(&reading.subject));
         let findings = findings.map(|reading| {
             let seen: HashMap<_, _> =
                 reading.machine.iter().map(|one| (one.system_id.clone(), one.clone())).collect();
-            sweep::finding(policy, &reading.subject, &seen, None, reading.asked_at)
+            sweep::finding(spec, &reading.subject, &seen, None, reading.asked_at)
         });
         shared.store.record_sweep(shared.clock.now(), findings.collect()).await?;
     }

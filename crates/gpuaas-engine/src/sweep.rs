@@ -12,10 +12,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use gpuaas_core::drift::{
-    Comparison, KINDS_OF_BMC, action_of_policy, find_differences, with_installation_id,
+    BmcLogin, Comparison, action_of_policy, find_differences, with_what_was_missing,
 };
 use gpuaas_store::{MissedObservation, StoreError, SweepFinding, SweepSubject};
 use gpuaas_types::machine::{MachineView, Observation, maas_status};
+use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timestamp};
 use maas_client::MachineFilter;
 
@@ -72,6 +73,8 @@ pub(crate) struct MachineHint {
     pub(crate) maas_user: Option<String>,
     /// Address at which MAAS reaches its BMC; none: not asked.
     pub(crate) bmc_address: Option<String>,
+    /// How MAAS logs in there, and how it did; none: not asked.
+    pub(crate) bmc_login: Option<BmcLogin>,
 }
 
 /// Compares the machines of nodes in service with what is remembered of them, because something
@@ -101,10 +104,10 @@ pub(crate) async fn check_machines(
                 break;
             }
         };
-        let policy = &site.record.spec.drift_policy;
+        let spec = &site.record.spec;
         let findings = batch.iter().map(|subject| {
             let hint = subject.node.system_id.as_ref().and_then(|id| hints.get(id));
-            finding(policy, subject, &seen, hint, asked_at)
+            finding(spec, subject, &seen, hint, asked_at)
         });
         shared.store.record_sweep(shared.clock.now(), findings.collect()).await?;
         shown.extend(seen);
@@ -126,7 +129,7 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
     let subjects = shared.store.sweep_subjects(id).await?;
     let quiet_since = shared.clock.now().plus_seconds(-interval);
     let subjects: Vec<_> = subjects.into_iter().filter(|s| worth_it(s, quiet_since)).collect();
-    let policy = &site.record.spec.drift_policy;
+    let spec = &site.record.spec;
     let mut suspects = Vec::new();
     for batch in subjects.chunks(BATCH) {
         let asked_at = shared.clock.now();
@@ -138,7 +141,7 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
             }
         };
         let (working, serving): (Vec<_>, Vec<_>) = batch.iter().partition(|s| s.run.is_some());
-        let findings = serving.iter().map(|s| finding(policy, s, &seen, None, asked_at)).collect();
+        let findings = serving.iter().map(|s| finding(spec, s, &seen, None, asked_at)).collect();
         shared.store.record_sweep(shared.clock.now(), findings).await?;
         suspects.extend(working.into_iter().filter_map(|s| suspect(s, &seen, asked_at)));
     }
@@ -189,7 +192,7 @@ fn find_machine<'a>(
 
 /// What differs, what the policy says of it, and what it lets us take over.
 pub(crate) fn finding(
-    policy: &BTreeMap<DriftKind, DriftAction>,
+    site: &SiteSpec,
     subject: &SweepSubject,
     seen: &HashMap<String, MachineView>,
     hint: Option<&MachineHint>,
@@ -197,31 +200,28 @@ pub(crate) fn finding(
 ) -> SweepFinding {
     let machine = find_machine(subject, seen);
     let remembered = subject.observation.as_ref().and_then(|seen| seen.machine.as_ref());
-    let bmc_address = hint.and_then(|hint| hint.bmc_address.as_deref());
     let comparison = Comparison {
         hostname: &subject.node.hostname,
         bmc_address: subject.node.hardware.bmc_address.as_deref(),
         remembered,
         seen: machine,
-        seen_bmc_address: bmc_address,
+        seen_bmc_address: hint.and_then(|hint| hint.bmc_address.as_deref()),
+        bmc_login: hint.and_then(|hint| hint.bmc_login.as_ref()),
     };
     let all = find_differences(&comparison, asked_at);
     let mut remember =
-        remembered.zip(machine).and_then(|(old, new)| with_installation_id(old, new));
-    let (mut tags_adopted, mut hostname, mut differences) = (false, None, Vec::new());
+        remembered.zip(machine).and_then(|(old, new)| with_what_was_missing(old, new));
+    let (mut adopted, mut hostname, mut differences) = (Vec::new(), None, Vec::new());
     for difference in all {
-        let action = action_of_policy(policy, difference.kind);
-        match (action, difference.kind, machine) {
-            (DriftAction::Adopt, DriftKind::Renamed, Some(machine)) => {
-                hostname = Some(machine.hostname.clone());
-            }
-            (DriftAction::Adopt, DriftKind::Retagged, Some(machine)) => {
-                let tags = machine.tags.clone();
-                let old = remember.take().or_else(|| remembered.cloned());
-                remember = old.map(|old| MachineView { tags, ..old });
-                tags_adopted = remember.is_some();
-            }
-            _ => differences.push((difference, action)),
+        let action = action_of_policy(site, difference.kind);
+        let (DriftAction::Adopt, Some(machine)) = (action, machine) else {
+            differences.push((difference, action));
+            continue;
+        };
+        if difference.kind == DriftKind::Renamed {
+            hostname = Some(machine.hostname.clone());
+        } else if let Some(old) = remember.take().or_else(|| remembered.cloned()) {
+            remember = adopt(difference.kind, old, machine, &mut adopted);
         }
     }
     SweepFinding {
@@ -229,16 +229,39 @@ pub(crate) fn finding(
         asked_at,
         status: machine.map(|machine| machine.status),
         differences,
-        not_looked_at: if machine.is_some() && bmc_address.is_none() {
-            KINDS_OF_BMC.to_vec()
-        } else {
-            Vec::new()
-        },
+        not_looked_at: comparison.not_looked_at(),
         maas_user: hint.and_then(|hint| hint.maas_user.clone()),
         remember,
-        tags_adopted,
+        adopted,
         hostname,
     }
+}
+
+/// The machine as it is remembered once what differs is taken over from what was seen. How MAAS logs
+/// in at a BMC is remembered elsewhere.
+fn adopt(
+    kind: DriftKind,
+    remembered: MachineView,
+    seen: &MachineView,
+    adopted: &mut Vec<String>,
+) -> Option<MachineView> {
+    let (text, machine) = match kind {
+        DriftKind::Retagged => {
+            let text = format!("tags taken over from MAAS: {}", seen.tags.join(", "));
+            (text, MachineView { tags: seen.tags.clone(), ..remembered })
+        }
+        DriftKind::PoolChanged => {
+            let text = format!("pool {} is taken over from MAAS", seen.pool);
+            (text, MachineView { pool: seen.pool.clone(), ..remembered })
+        }
+        DriftKind::ZoneChanged => {
+            let text = format!("zone {} is taken over from MAAS", seen.zone);
+            (text, MachineView { zone: seen.zone.clone(), ..remembered })
+        }
+        _ => return Some(remembered),
+    };
+    adopted.push(text);
+    Some(machine)
 }
 
 /// The machine of a run that is not as the run was told.

@@ -1,25 +1,26 @@
-//! Changes of machines that make no event: another name, tag or BMC, a switched-off machine, a
-//! deletion (docs/maas.md#events).
+//! Changes of machines that make no event: another name, tag, pool, zone or BMC, a switched-off machine,
+//! a deletion (docs/maas.md#events).
 //!
 //! A list of all machines would tell, and takes a region 25 ms for each of them (docs/maas.md#costs).
 //! So MAAS is asked for the exceptions: the machines of nodes in service that have none of the names
 //! that they had, that lack a tag they had or have one they had not, that are off. Nearly always the
 //! answer is an empty list, which costs a fixed fifth of a second. Addresses of BMCs stand in no
 //! machine, so the list of power parameters is compared, a millisecond for each machine; it also
-//! tells what was deleted. Two machines that swap their names are left to the slow sweep.
+//! tells how MAAS logs in there, and what was deleted. Two machines that swap their names are left to the slow sweep.
 //!
 //! What differs from what was last shown is read, once, and becomes a finding as in a sweep. What is
 //! spent so is added up, and the next look waits until it is a small part of the time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gpuaas_core::drift::POWER_OFF;
+use gpuaas_core::drift::{BmcLogin, POWER_OFF};
 use gpuaas_store::{StoreError, SweepSubject};
 use gpuaas_types::machine::MachineView;
 use gpuaas_types::{DriftAction, DriftKind, SiteId, Timestamp};
-use maas_client::{Machine, MachineFilter, PowerParameters};
+use maas_client::{Machine, MachineFilter, NamedGroup, PowerParameters};
 
 use crate::bmc_index::BmcIndex;
+use crate::bmc_logins::BmcLogins;
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
 use crate::sweep::{self, MachineHint};
@@ -55,7 +56,11 @@ struct ShownMachine {
     hostname: String,
     tags: BTreeSet<String>,
     off: bool,
+    pool: String,
+    zone: String,
     bmc_address: Option<String>,
+    /// How MAAS logs in at the BMC, where that differs from what is remembered.
+    bmc_login: Option<String>,
     /// Name and BMC of the node's record when that was compared: another record is compared anew.
     record: (String, Option<String>),
 }
@@ -70,17 +75,25 @@ impl ShownMachine {
             hostname: node.hostname.clone(),
             tags: remembered.map(|m| m.tags.iter().cloned().collect()).unwrap_or_default(),
             off: false,
+            pool: remembered.map(|m| m.pool.clone()).unwrap_or_default(),
+            zone: remembered.map(|m| m.zone.clone()).unwrap_or_default(),
+            bmc_login: None,
             record: (node.hostname.clone(), bmc_address.clone()),
             bmc_address,
         }
     }
 
-    fn update(&mut self, machine: &MachineView, bmc_address: Option<&String>) {
+    fn update(&mut self, machine: &MachineView, hint: &MachineHint) {
         self.hostname.clone_from(&machine.hostname);
         self.tags = machine.tags.iter().cloned().collect();
         self.off = machine.power_state == POWER_OFF;
-        if let Some(address) = bmc_address {
+        self.pool.clone_from(&machine.pool);
+        self.zone.clone_from(&machine.zone);
+        if let Some(address) = &hint.bmc_address {
             self.bmc_address = Some(address.clone());
+        }
+        if let Some(login) = &hint.bmc_login {
+            self.bmc_login = login.differs().then(|| login.found.clone());
         }
     }
 }
@@ -95,6 +108,8 @@ pub(crate) struct UnannouncedChanges {
     policy: BTreeMap<DriftKind, DriftAction>,
     /// First of the tags to ask about next.
     next_tag: usize,
+    /// How MAAS logs in at BMCs.
+    logins: BmcLogins,
     /// Who last switched a machine, and when the feed said so.
     switched_by: BTreeMap<String, (Timestamp, String)>,
 }
@@ -156,9 +171,15 @@ impl UnannouncedChanges {
         let mut look = Look::default();
         self.forget_where_policy_changed(site);
         self.note_open_differences(shared, site_id, &subjects, &mut look).await?;
-        if let Err(error) = self.find_changes(site, &subjects, now, only_list, &mut look).await {
-            tracing::debug!(%error, "changes without an event were not looked for");
-            return Ok(());
+        match self.find_changes(site, &subjects, now, only_list, &mut look).await {
+            Ok(parameters) => {
+                let logins = self.logins.compare(shared, site, &subjects, &parameters).await?;
+                self.compare_logins(&logins, &mut look);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "changes without an event were not looked for");
+                return Ok(());
+            }
         }
         if now >= self.exceptions_at || !busy {
             let seconds = BUSY_SECONDS.max(look.region_seconds / BUSY_SHARE);
@@ -172,8 +193,7 @@ impl UnannouncedChanges {
         for subject in &subjects {
             let Some(id) = subject.node.system_id.as_ref() else { continue };
             if let (Some(machine), Some(shown)) = (read.get(id), self.shown.get_mut(id)) {
-                let bmc = look.hints.get(id).and_then(|hint| hint.bmc_address.as_ref());
-                shown.update(machine, bmc);
+                shown.update(machine, look.hints.get(id).unwrap_or(&MachineHint::default()));
                 shown.record =
                     (subject.node.hostname.clone(), subject.node.hardware.bmc_address.clone());
             }
@@ -181,7 +201,8 @@ impl UnannouncedChanges {
         Ok(())
     }
 
-    /// Finds the machines that are not as they were last shown.
+    /// Finds the machines that are not as they were last shown. Answers the power parameters that MAAS
+    /// lists.
     async fn find_changes(
         &mut self,
         site: &Site,
@@ -189,11 +210,11 @@ impl UnannouncedChanges {
         now: Timestamp,
         only_list: bool,
         look: &mut Look,
-    ) -> Result<(), CallError> {
+    ) -> Result<BTreeMap<String, PowerParameters>, CallError> {
         self.switched_by.retain(|_, (at, _)| now.seconds_since(*at) < SWITCHING_SECONDS);
         if subjects.is_empty() {
             self.shown.clear();
-            return Ok(());
+            return Ok(BTreeMap::new());
         }
         self.refresh(subjects, look);
         let parameters =
@@ -206,8 +227,61 @@ impl UnannouncedChanges {
             self.find_renamed(site, look).await?;
             self.find_switched(site, look).await?;
             self.find_retagged(site, look).await?;
+            self.find_moved(site, look).await?;
         }
         self.compare_parameters(&parameters, look);
+        Ok(parameters)
+    }
+
+    /// Notes machines at whose BMC MAAS logs in otherwise than was last shown, and how, of all that are
+    /// noted.
+    fn compare_logins(&self, logins: &HashMap<String, BmcLogin>, look: &mut Look) {
+        for (id, login) in logins {
+            let differs = login.differs().then_some(&login.found);
+            if self.shown.get(id).is_some_and(|shown| shown.bmc_login.as_ref() != differs) {
+                look.note(id);
+            }
+            if let Some(hint) = look.hints.get_mut(id) {
+                hint.bmc_login = Some(login.clone());
+            }
+        }
+    }
+
+    /// Notes machines in another pool or zone than was last shown.
+    async fn find_moved(&self, site: &Site, look: &mut Look) -> Result<(), CallError> {
+        let pools = site.call(|client| async move { client.resource_pools().await }).await?;
+        let put = |filter: &mut MachineFilter, names| filter.pools = names;
+        self.find_in_other_groups(site, &pools, |shown| &shown.pool, put, look).await?;
+        let zones = site.call(|client| async move { client.zones().await }).await?;
+        let put = |filter: &mut MachineFilter, names| filter.zones = names;
+        self.find_in_other_groups(site, &zones, |shown| &shown.zone, put, look).await
+    }
+
+    /// Asks for machines in any of `groups` but the one that they were in; MAAS refuses a question
+    /// about one that is gone. Where there is but one group, nothing is asked.
+    async fn find_in_other_groups(
+        &self,
+        site: &Site,
+        groups: &[NamedGroup],
+        of: fn(&ShownMachine) -> &String,
+        put: fn(&mut MachineFilter, Vec<String>),
+        look: &mut Look,
+    ) -> Result<(), CallError> {
+        let shown: BTreeSet<&String> = self.shown.values().map(of).collect();
+        for name in shown.into_iter().filter(|name| !name.is_empty()) {
+            let ids = self.ids(|shown| of(shown) == name);
+            let others = groups.iter().map(|group| &group.name).filter(|other| *other != name);
+            let others: Vec<String> = others.cloned().collect();
+            if others.len() == groups.len() {
+                ids.iter().for_each(|id| look.note(id));
+            } else if !others.is_empty() {
+                for chunk in ids.chunks(IDS) {
+                    let mut filter = MachineFilter::ids(chunk.to_vec());
+                    put(&mut filter, others.clone());
+                    look.ask(site, filter).await?;
+                }
+            }
+        }
         Ok(())
     }
 

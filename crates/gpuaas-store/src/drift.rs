@@ -52,8 +52,8 @@ pub struct SweepFinding {
     pub maas_user: Option<String>,
     /// The machine as it is remembered from now on, where that changes.
     pub remember: Option<MachineView>,
-    /// Its tags are taken over from what was seen: a line of the history.
-    pub tags_adopted: bool,
+    /// What is taken over from what was seen, a line of the history each.
+    pub adopted: Vec<String>,
     /// The hostname to take over.
     pub hostname: Option<String>,
 }
@@ -249,11 +249,9 @@ async fn adopt_changes(
     if let Some(machine) = &finding.remember {
         let values = vec![node_id.0.into(), Val::json(machine)?];
         conn.execute("UPDATE observation SET machine = $2 WHERE node_id = $1", values).await?;
-        if finding.tags_adopted {
-            let text = format!("tags taken over from MAAS: {}", machine.tags.join(", "));
-            lines.push(line(now, TimelineCode::DriftAdopted, text));
-        }
     }
+    let adopted = finding.adopted.iter();
+    lines.extend(adopted.map(|text| line(now, TimelineCode::DriftAdopted, text.clone())));
     let Some(hostname) = &finding.hostname else { return Ok(()) };
     let changed = conn
         .execute(

@@ -42,6 +42,7 @@ mod access_token;
 mod agent;
 mod audit;
 mod batch;
+mod bmc_access;
 mod bundle;
 mod certificate;
 mod connectivity;
@@ -88,6 +89,7 @@ pub use audit::{AuditEntry, AuditFilter};
 pub use batch::{
     BatchAdvance, MemberRun, MemberStart, NewBatch, OperatorBatchCommand, StoredBatch, StoredMember,
 };
+pub use bmc_access::{BmcAccess, BmcAccessNote};
 pub use bundle::{BundleApproval, BundleKey, NewBundle, StoredBundle};
 pub use certificate::StoredCertificate;
 pub use connectivity::{ConnectivityNote, ConnectivitySubject};

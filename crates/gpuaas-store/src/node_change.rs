@@ -11,7 +11,9 @@ use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
-use crate::tables::node::{BMC_PASSWORD, address_in_use, hostname_in_use, replace_hardware};
+use crate::tables::node::{
+    BMC_ACCESS, BMC_PASSWORD, address_in_use, hostname_in_use, replace_hardware,
+};
 use crate::tables::report::append_reports;
 use crate::tables::run::{Transition, append_transitions};
 use crate::tables::secret::put_secret;
@@ -41,25 +43,28 @@ struct Before {
     site_id: SiteId,
     hostname: String,
     system_id: Option<String>,
+    hardware: NodeHardware,
     run: Option<(RunId, RunStatus)>,
 }
 
 async fn before(conn: &mut Conn, id: NodeId) -> Result<Before, StoreError> {
     let row = conn
         .first(
-            "SELECT node.site_id, node.hostname, node.system_id, run.id, run.status FROM node \
-             LEFT JOIN run ON run.id = node.run_id WHERE node.id = $1",
+            "SELECT node.site_id, node.hostname, node.system_id, node.hardware, run.id, run.status \
+             FROM node LEFT JOIN run ON run.id = node.run_id WHERE node.id = $1",
             args![id.0],
         )
         .await?
         .ok_or_else(|| StoreError::not_found("node", id))?;
     let mut cols = row.cols();
     let (site_id, hostname, system_id) = (cols.id(SiteId)?, cols.next()?, cols.next()?);
+    let hardware = cols.json()?;
     let run = match cols.opt_id(RunId)? {
         Some(run_id) => Some((run_id, cols.enum_str::<RunStatus>()?)),
         None => None,
     };
-    Ok(Before { site_id, hostname, system_id, run: run.filter(|(_, status)| status.is_open()) })
+    let run = run.filter(|(_, status)| status.is_open());
+    Ok(Before { site_id, hostname, system_id, hardware, run })
 }
 
 async fn change(
@@ -84,6 +89,11 @@ async fn change(
         return Err(error);
     }
     replace_hardware(conn, now, id, &change.hardware).await?;
+    if sealed.is_some() || change.hardware.bmc_user != node.hardware.bmc_user {
+        // What MAAS has from now on is what was meant.
+        let sql = "DELETE FROM secret WHERE owner = $1 AND name = $2";
+        conn.execute(sql, args![id.0, BMC_ACCESS]).await?;
+    }
     if let Some(sealed) = sealed {
         put_secret(conn, id.0, BMC_PASSWORD, sealed).await?;
     }

@@ -274,6 +274,11 @@ pub fn drift_of_every_kind() -> Vec<NodeDrift> {
         DriftKind::Renamed => ("j22u11", "renamed-by-ann", DriftAction::Report),
         DriftKind::Retagged => ("gpu", "gpu, broken", DriftAction::Report),
         DriftKind::BmcChanged => ("192.0.2.7", "192.0.2.8", DriftAction::Report),
+        DriftKind::BmcAccessChanged => {
+            ("user root", "user root, another password", DriftAction::Report)
+        }
+        DriftKind::PoolChanged => ("north", "south", DriftAction::Report),
+        DriftKind::ZoneChanged => ("default", "east", DriftAction::Report),
         DriftKind::PoweredOff => ("on", "MAAS says off", DriftAction::Report),
         DriftKind::Locked => ("not locked", "MAAS says locked", DriftAction::Report),
         DriftKind::HwSyncStale => {

@@ -91,6 +91,12 @@ string_enum!(
         Retagged = "retagged",
         /// MAAS reaches its BMC at another address.
         BmcChanged = "bmc_changed",
+        /// MAAS logs in at its BMC as another user or with another password.
+        BmcAccessChanged = "bmc_access_changed",
+        /// It is in another resource pool.
+        PoolChanged = "pool_changed",
+        /// It is in another availability zone.
+        ZoneChanged = "zone_changed",
         /// It is switched off.
         PoweredOff = "powered_off",
         /// A user of MAAS locked it.

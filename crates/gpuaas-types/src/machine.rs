@@ -229,6 +229,9 @@ pub struct MachineView {
     /// Name of its resource pool; empty: remembered from before that was.
     #[serde(default)]
     pub pool: String,
+    /// Name of its availability zone; empty: remembered from before that was.
+    #[serde(default)]
+    pub zone: String,
     /// Whether an installation result set exists.
     pub has_installation_result: bool,
     /// Number of the current installation; another one is another deployment.

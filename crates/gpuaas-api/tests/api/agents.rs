@@ -488,7 +488,7 @@ async fn a_slice_host_is_ready_only_while_its_machine_has_the_profiles_tag() {
             not_looked_at: Vec::new(),
             maas_user: None,
             remember: Some(machine_with(tags)),
-            tags_adopted: false,
+            adopted: Vec::new(),
             hostname: None,
         };
         rig.store.record_sweep(finding.asked_at, vec![finding]).await.unwrap();

@@ -39,7 +39,7 @@ fn found(node_id: NodeId, kind: DriftKind, action: DriftAction, now: Timestamp) 
         not_looked_at: Vec::new(),
         maas_user: None,
         remember: None,
-        tags_adopted: false,
+        adopted: Vec::new(),
         hostname: None,
     }
 }

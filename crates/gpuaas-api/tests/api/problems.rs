@@ -73,7 +73,7 @@ async fn released(rig: &Rig, node_id: NodeId) {
         not_looked_at: Vec::new(),
         maas_user: None,
         remember: None,
-        tags_adopted: false,
+        adopted: Vec::new(),
         hostname: None,
     };
     rig.store.record_sweep(rig.now(), vec![finding]).await.unwrap();

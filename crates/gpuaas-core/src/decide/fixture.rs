@@ -97,6 +97,7 @@ pub(crate) fn machine(status: i64) -> MachineView {
         serial: String::new(),
         hardware_uuid: String::new(),
         pool: String::new(),
+        zone: String::new(),
         has_installation_result: false,
         installation_id: None,
         last_sync: None,

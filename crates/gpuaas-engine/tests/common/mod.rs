@@ -253,7 +253,7 @@ impl Harness {
             not_looked_at: Vec::new(),
             maas_user: None,
             remember: seen.machine,
-            tags_adopted: false,
+            adopted: Vec::new(),
             hostname: None,
         };
         self.store.record_sweep(self.now(), vec![finding]).await.unwrap();

@@ -25,6 +25,14 @@ pub enum PersonChange {
     PowerOff,
     /// Gives MAAS another address of its BMC.
     ChangeBmc,
+    /// Gives MAAS another user of its BMC.
+    ChangeBmcUser,
+    /// Gives MAAS another password of its BMC.
+    ChangeBmcPassword,
+    /// Puts it into another resource pool.
+    MovePool,
+    /// Puts it into another availability zone.
+    MoveZone,
 }
 
 /// A row of [`CHANGES`].
@@ -46,8 +54,8 @@ pub(super) struct ChangeRow {
 const MACHINE: &str = "machines/{id}/";
 /// The administrator whose key the site does not have.
 const ANN: &str = "ann";
-/// Name of the tag that machines get.
-const TAG: &str = "gold";
+/// Name of the tag that machines get, and of the pool and the zone that they are put into.
+const NAME: &str = "gold";
 
 pub(super) const CHANGES: &[ChangeRow] = &[
     ChangeRow {
@@ -122,6 +130,38 @@ pub(super) const CHANGES: &[ChangeRow] = &[
         code: "bmc_changed",
         names_user: false,
     },
+    ChangeRow {
+        change: PersonChange::ChangeBmcUser,
+        user: ANN,
+        call: ("PUT", MACHINE, "power_parameters_power_user=of-ann-{n}"),
+        line: "bmc_access_changed: user of-ann-{n}",
+        code: "bmc_access_changed",
+        names_user: false,
+    },
+    ChangeRow {
+        change: PersonChange::ChangeBmcPassword,
+        user: ANN,
+        call: ("PUT", MACHINE, "power_parameters_power_pass=of-ann-{n}"),
+        line: ", another password, where user ",
+        code: "bmc_access_changed",
+        names_user: false,
+    },
+    ChangeRow {
+        change: PersonChange::MovePool,
+        user: ANN,
+        call: ("PUT", MACHINE, "pool=gold"),
+        line: "pool_changed: gold",
+        code: "pool_changed",
+        names_user: false,
+    },
+    ChangeRow {
+        change: PersonChange::MoveZone,
+        user: ANN,
+        call: ("PUT", MACHINE, "zone=gold"),
+        line: "zone_changed: gold",
+        code: "zone_changed",
+        names_user: false,
+    },
 ];
 
 impl ChangeRow {
@@ -148,9 +188,12 @@ impl ChangeRow {
     }
 }
 
-/// Makes what the changes need: the tag.
+/// Makes what the changes need: the tag, the pool and the zone.
 pub(super) fn prepare(region: &mut Region, now_us: i64) -> Result<(), HumanError> {
-    region.call_as_person(now_us, "POST", "tags/", &format!("name={TAG}")).map(drop)
+    for path in ["tags/", "resourcepools/", "zones/"] {
+        region.call_as_person(now_us, "POST", path, &format!("name={NAME}"))?;
+    }
+    Ok(())
 }
 
 /// The call that a command line of MAAS' own client makes, `maas PROFILE RESOURCE ACTION ...`: method,

@@ -12,6 +12,8 @@ use crate::error::StoreError;
 use crate::tables::site::sites_of_region;
 
 pub(crate) const BMC_PASSWORD: &str = "bmc_password";
+/// How MAAS logs in at the BMC of a node in service.
+pub(crate) const BMC_ACCESS: &str = "bmc_access";
 
 /// A node to make.
 #[derive(Debug, Clone)]

@@ -1,9 +1,11 @@
 //! Hardware that is corrected, nodes that are onboarded again, sites and profiles that go.
 
+use std::collections::HashMap;
+
 use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_store::{
-    ExposeSecret as _, HardwareChange, NewAuditEntry, NodeChange, Page, RunFilter, RunWrite,
-    SecretOwner, SecretString, StoreError,
+    BmcAccess, BmcAccessNote, ExposeSecret as _, HardwareChange, NewAuditEntry, NodeChange, Page,
+    RunFilter, RunWrite, SecretOwner, SecretString, StoreError,
 };
 use gpuaas_types::spec::{RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{EffectKind, NodeId, NodeState, RoceAssignmentId, RunId, RunStatus, Step};
@@ -82,6 +84,41 @@ fn hardware_is_corrected_while_nothing_moves() {
         assert_eq!(password.expose_secret(), "another");
         let missing = correction(NodeId(id()), corrected);
         assert_eq!(code(fixture.store.change_hardware(NOON, missing).await), "not_found");
+    });
+}
+
+#[test]
+fn the_login_at_a_bmc_is_remembered_sealed_until_another_is_given() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        put(&fixture, run_id, RunStatus::Parked, None).await;
+        let access = BmcAccess {
+            read_at: NOON,
+            user: Some("root".to_owned()),
+            salt: "salt".to_owned(),
+            fingerprint: Some("abc".to_owned()),
+        };
+        let note = BmcAccessNote { node_id, access: access.clone(), line: None };
+        store.remember_bmc_accesses(vec![note]).await.unwrap();
+        let other = BmcAccess { user: Some("ann".to_owned()), ..access };
+        let line = Some(event(None, "drift_adopted"));
+        let note = BmcAccessNote { node_id, access: other.clone(), line };
+        store.remember_bmc_accesses(vec![note]).await.unwrap();
+        let known = async || store.bmc_accesses([node_id, NodeId(id())]).await.unwrap();
+        assert_eq!(known().await, HashMap::from([(node_id, other)]));
+        let lines = store.timeline_of_node(node_id, 0, 99).await.unwrap();
+        assert_eq!(lines.last().unwrap().event.code, "drift_adopted");
+
+        let hardware = store.node(node_id).await.unwrap().hardware;
+        let change = HardwareChange { bmc_password: None, ..correction(node_id, hardware) };
+        store.change_hardware(at(2.0), change.clone()).await.unwrap();
+        assert_eq!(known().await.len(), 1, "nothing of the login was given");
+        let password = Some(SecretString::from("another".to_owned()));
+        let change = HardwareChange { bmc_password: password, ..change };
+        store.change_hardware(at(2.0), change).await.unwrap();
+        assert_eq!(known().await, HashMap::new());
     });
 }
 

@@ -38,7 +38,7 @@ fn found(node_id: NodeId, differences: &[(DriftKind, &str, DriftAction)]) -> Swe
         not_looked_at: Vec::new(),
         maas_user: None,
         remember: None,
-        tags_adopted: false,
+        adopted: Vec::new(),
         hostname: None,
     }
 }
@@ -92,7 +92,8 @@ fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
         let mut finding = found(node_id, &[]);
         let mut tagged = machine(status::DEPLOYED);
         tagged.tags = vec!["gold".to_owned()];
-        (finding.remember, finding.tags_adopted) = (Some(tagged.clone()), true);
+        finding.remember = Some(tagged.clone());
+        finding.adopted = vec!["tags taken over".to_owned()];
         finding.hostname = Some("j22u12".to_owned());
         store.record_sweep(at(1.0), vec![finding.clone()]).await.unwrap();
         assert_eq!(store.node(node_id).await.unwrap().hostname, "j22u11", "the name is taken");

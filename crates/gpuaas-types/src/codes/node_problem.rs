@@ -38,6 +38,9 @@ impl NodeProblemCode {
             DriftKind::Renamed => Self::Renamed,
             DriftKind::Retagged => Self::Retagged,
             DriftKind::BmcChanged => Self::BmcChanged,
+            DriftKind::BmcAccessChanged => Self::BmcAccessChanged,
+            DriftKind::PoolChanged => Self::PoolChanged,
+            DriftKind::ZoneChanged => Self::ZoneChanged,
             DriftKind::PoweredOff => Self::PoweredOff,
             DriftKind::Locked => Self::Locked,
             DriftKind::HwSyncStale => Self::HwSyncStale,
@@ -189,6 +192,24 @@ BmcChanged "bmc_changed" "MAAS reaches its BMC elsewhere" {
     owner: Owner::InfraOperator,
     next_action: "if the BMC has another address now, `gpuaas node set NODE --bmc-address FOUND --reason WHY`; or put the old one back, `maas PROFILE machine update SYSTEM_ID power_parameters_power_address=EXPECTED`",
     doc: "The BMC's address in MAAS is not that of the node's record",
+}
+BmcAccessChanged "bmc_access_changed" "MAAS logs in at its BMC otherwise" {
+    source: Source::Maas,
+    owner: Owner::InfraOperator,
+    next_action: "if that is meant, have it taken over, `gpuaas site set SITE --drift bmc_access_changed=adopt`; or for this node alone, `gpuaas node set NODE --bmc-user USER --bmc-pass-file FILE --reason WHY`; or put user and password back in MAAS",
+    doc: "User or password of the BMC in MAAS are not those that stood there after the node's last run. No password is kept for that, only a salted digest, sealed",
+}
+PoolChanged "pool_changed" "Its machine is in another resource pool" {
+    source: Source::Maas,
+    owner: Owner::InfraOperator,
+    next_action: "move it back, `maas PROFILE machine update SYSTEM_ID pool=EXPECTED`; or have the pool taken over, `gpuaas site set SITE --drift pool_changed=adopt`",
+    doc: "The pool of the machine is not the one that its run saw. A site with a pool of its own takes over no other one: the machine would be another site's",
+}
+ZoneChanged "zone_changed" "Its machine is in another availability zone" {
+    source: Source::Maas,
+    owner: Owner::InfraOperator,
+    next_action: "move it back, `maas PROFILE machine update SYSTEM_ID zone=EXPECTED`; or have the zone taken over, `gpuaas site set SITE --drift zone_changed=adopt`",
+    doc: "The zone of the machine is not the one that its run saw",
 }
 PoweredOff "powered_off" "Its machine is switched off" {
     source: Source::Maas,

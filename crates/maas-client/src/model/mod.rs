@@ -13,8 +13,8 @@ pub mod status;
 pub use interface::{Interface, InterfaceLink, Subnet, Vlan};
 pub use machine::{BootInterface, Filesystem, HardwareInfo, Machine, MachineDisk, Partition};
 pub use region::{
-    BootResource, BootResourceFile, BootResourceSet, NamedGroup, PowerParameters, PowerState,
-    RegionVersion, Tag, TagCounts, WhoAmI,
+    BootResource, BootResourceFile, BootResourceSet, NamedGroup, PowerParameters, PowerPassword,
+    PowerState, RegionVersion, Tag, TagCounts, WhoAmI,
 };
 pub use results::{ScriptResult, ScriptSet};
 pub use scripts::{Script, ScriptRevision};

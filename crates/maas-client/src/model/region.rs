@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Deserializer};
+use sha2::{Digest as _, Sha256};
 
 use crate::lenient::{null_as_default, scalar_as_text};
 
@@ -39,8 +42,43 @@ pub struct WhoAmI {
     pub email: String,
 }
 
-/// Power parameters without their secrets: passwords are skipped while parsing and never stand in
-/// memory (docs/maas.md#power-types). Values other than text become text.
+/// The password of a BMC as MAAS keeps it. It cannot be read from here, only told from another one.
+#[derive(Clone)]
+pub struct PowerPassword(SecretString);
+
+impl PowerPassword {
+    /// What tells it from another password, for a salt of the asker's own: SHA-256 of the salt and the
+    /// password, in hexadecimal digits.
+    #[must_use]
+    pub fn fingerprint(&self, salt: &str) -> String {
+        let digest = Sha256::new_with_prefix(salt).chain_update([0]);
+        let digest = digest.chain_update(self.0.expose_secret()).finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl fmt::Debug for PowerPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PowerPassword")
+    }
+}
+
+impl PartialEq for PowerPassword {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
+impl Eq for PowerPassword {}
+
+/// A password; anything else than text is none.
+fn password<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PowerPassword>, D::Error> {
+    let text = scalar_as_text(from)?;
+    Ok(text.map(|text| PowerPassword(SecretString::from(text))))
+}
+
+/// Power parameters. Of their secrets only the password is kept, where nobody reads it; the others are
+/// skipped while parsing (docs/maas.md#power-types). Values other than text become text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PowerParameters {
@@ -50,6 +88,9 @@ pub struct PowerParameters {
     /// BMC user.
     #[serde(deserialize_with = "scalar_as_text")]
     pub power_user: Option<String>,
+    /// BMC password.
+    #[serde(rename = "power_pass", deserialize_with = "password")]
+    pub password: Option<PowerPassword>,
     /// E.g. a virsh domain.
     #[serde(deserialize_with = "scalar_as_text")]
     pub power_id: Option<String>,
