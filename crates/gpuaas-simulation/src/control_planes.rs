@@ -74,7 +74,7 @@ impl Simulation {
         let mut config = EngineConfig::new(ADVERTISE, self.parts.agent.clone());
         config.poll_seconds = self.parts.plan.poll_seconds;
         config.idle_poll_seconds = self.parts.plan.idle_poll_seconds;
-        config.mark_seconds = 0.0;
+        config.mark_seconds = self.parts.plan.mark_seconds;
         config.watch_lease_seconds = WATCH_LEASE_SECONDS;
         config.agent_watch_seconds = AGENT_WATCH_SECONDS;
         let parallel_runs = config.parallel_runs;

@@ -31,6 +31,8 @@ pub struct SimulationPlan {
     /// Seconds between two looks at the event feed while nothing moves; 0: none, so that a
     /// simulation in which nothing moves any more comes to its end.
     pub idle_poll_seconds: f64,
+    /// Seconds between two looks at the mark of the region; 0: none, and none is written.
+    pub mark_seconds: f64,
     /// Chance that a node's callback is lost.
     pub lost_callbacks: f64,
     /// What nodes are to be.
@@ -64,6 +66,7 @@ impl SimulationPlan {
             apart_seconds: 1.0,
             poll_seconds: 5.0,
             idle_poll_seconds: 0.0,
+            mark_seconds: 0.0,
             lost_callbacks: 0.0,
             profile: ProfileSpec::default(),
             site_batch_max_parallel: 0,

@@ -12,11 +12,13 @@ mod act;
 mod case;
 mod cases;
 mod commands;
+mod control;
 mod report;
 mod run_case;
 
 pub use act::{CommandLine, Operators};
 pub use case::RecoveryCase;
 pub use cases::CASES;
+pub use control::{YieldedRun, run_after_yielding};
 pub use report::{RecoveryReport, run};
 pub use run_case::{RecoveryOutcome, run_case, run_case_by_itself};

@@ -83,7 +83,8 @@ impl CommandLine for AdminCommandLine {
 mod tests {
     use std::collections::BTreeSet;
 
-    use gpuaas_simulation::recovery::{CASES, run_case, run_case_by_itself};
+    use gpuaas_simulation::recovery::{CASES, run_after_yielding, run_case, run_case_by_itself};
+    use gpuaas_types::RunStatus;
     use gpuaas_types::codes::ParkCode;
 
     use super::*;
@@ -99,6 +100,13 @@ mod tests {
             let outcome = run_case_by_itself(case, &ApiOperators).await.unwrap();
             assert!(outcome.by_itself, "{code} by itself: {:?}", outcome.why);
         }
+    }
+
+    #[tokio::test]
+    async fn a_run_goes_on_after_the_advice_of_a_control_plane_that_yielded() {
+        let ended = run_after_yielding(&ApiOperators).await.unwrap();
+        assert_eq!(ended.command, "gpuaas site take-control simulated --reason ours");
+        assert_eq!(ended.status, RunStatus::Succeeded);
     }
 
     macro_rules! cures {
