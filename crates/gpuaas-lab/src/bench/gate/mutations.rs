@@ -193,11 +193,7 @@ pub(super) const BROKEN: &[Mutation] = &[
     row(
         "a person took the profile's tag from the machine",
         &[Tags(&["virtual"])],
-        &[slice(
-            "machine tag gpuaas-profile-slice-vm",
-            "host setup incomplete: the next",
-            "virtual",
-        )],
+        &[slice("machine tag gpuaas-profile-slice-vm", "machine untagged: the next", "virtual")],
     ),
     row(
         "the next boot would lose the kernel's arguments",
