@@ -169,7 +169,7 @@ impl CheckedManifest {
             detail["take_over"] = json!(taken);
         }
         let audit = NewAuditEntry {
-            actor: actor.to_owned(),
+            actor: taken.first().map_or_else(|| actor.to_owned(), |word| word.actor.clone()),
             action: "batch.create".to_owned(),
             subject: spec.name.clone(),
             detail,

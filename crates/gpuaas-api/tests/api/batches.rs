@@ -132,7 +132,7 @@ async fn a_machine_of_a_batch_is_taken_at_the_word_in_its_manifest() {
     assert_eq!((&first["serial"], &first["take_over"]["owner"]), (&json!("S-1"), &json!("bob")));
     let entries = rig.store.audit_entries(0, 100).await.unwrap();
     let entry = entries.iter().find(|entry| entry.entry.action == "batch.create").unwrap();
-    assert_eq!(entry.entry.actor, "ann");
+    assert_eq!(entry.entry.actor, "admin (ann)");
     assert_eq!(entry.entry.detail["take_over"][0]["reason"], "bob left");
 }
 

@@ -153,7 +153,10 @@ async fn a_node_without_a_machine_gets_another_site_and_other_identifiers() {
     assert_eq!(named().await, (text("abc123"), None));
     let view = rig.get(path).await.ok();
     let lines = view["timeline"].as_array().unwrap();
-    assert_eq!(lines[lines.len() - 2]["text"], "ann corrected site, system_id: it stands there");
+    assert_eq!(
+        lines[lines.len() - 2]["text"],
+        "admin (ann) corrected site, system_id: it stands there"
+    );
 
     // Its name and its addresses are free where it was, and not where it is.
     rig.post("/api/v1/runs/j22u11/resume", because("it is there")).await.ok();

@@ -50,7 +50,7 @@ async fn every_kind_is_listed_with_its_action_and_what_to_do() {
     let now = Timestamp::from_micros(1_795_190_500_000_000);
     let mut ids = Vec::new();
     for (number, kind) in DriftKind::ALL.iter().enumerate() {
-        let id = active(&rig, &format!("n{number}")).await;
+        let id = active(&rig, &format!("n{number:02}")).await;
         let action = if number % 2 == 0 { DriftAction::Report } else { DriftAction::Quarantine };
         rig.store.record_sweep(now, vec![found(id, *kind, action, now)]).await.unwrap();
         ids.push(id);
@@ -60,7 +60,7 @@ async fn every_kind_is_listed_with_its_action_and_what_to_do() {
     assert_eq!(items.len(), DriftKind::ALL.len());
     for ((number, kind), item) in DriftKind::ALL.iter().enumerate().zip(items) {
         let action = if number % 2 == 0 { "report" } else { "quarantine" };
-        let name = format!("n{number}");
+        let name = format!("n{number:02}");
         let subject = AdviceSubject {
             node: &name,
             site: "lab",
@@ -69,13 +69,13 @@ async fn every_kind_is_listed_with_its_action_and_what_to_do() {
             found: "as seen",
         };
         let wanted = json!({
-            "node": format!("n{number}"), "site": "lab", "kind": kind.as_str(),
+            "node": format!("n{number:02}"), "site": "lab", "kind": kind.as_str(),
             "expected": "as remembered", "found": "as seen", "action": action,
             "since": now, "seen_at": now,
             "next_action": advice(*kind, &subject),
         });
         assert_eq!(*item, wanted);
-        let node = rig.get(&format!("/api/v1/nodes/n{number}")).await.ok();
+        let node = rig.get(&format!("/api/v1/nodes/n{number:02}")).await.ok();
         let state = if number % 2 == 0 { "active" } else { "quarantined" };
         assert_eq!((&node["state"], &node["drift"][0]["kind"]), (&json!(state), &item["kind"]));
         let codes: Vec<&Value> =
@@ -93,7 +93,7 @@ async fn every_kind_is_listed_with_its_action_and_what_to_do() {
     rig.store.record_sweep(now.plus_seconds(1.0), vec![none]).await.unwrap();
     let left = rig.get("/api/v1/drift").await.ok();
     assert_eq!(left["items"].as_array().unwrap().len(), DriftKind::ALL.len() - 1);
-    assert_eq!(rig.get("/api/v1/nodes/n0").await.ok()["drift"], Value::Null);
+    assert_eq!(rig.get("/api/v1/nodes/n00").await.ok()["drift"], Value::Null);
 }
 
 #[tokio::test]

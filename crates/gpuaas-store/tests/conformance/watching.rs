@@ -213,9 +213,6 @@ fn small_questions_get_answers() {
         assert!(store.moving_runs(SiteId(id())).await.unwrap().is_empty());
         assert!(store.has_moving_runs(fixture.site_id).await.unwrap());
         assert!(!store.has_moving_runs(SiteId(id())).await.unwrap());
-        fixture.node("j22u15").await;
-        assert_eq!(store.moving_steps(fixture.site_id).await.unwrap(), [Step::Accept]);
-        assert_eq!(store.moving_steps(SiteId(id())).await.unwrap(), []);
 
         let watched = |now| store.is_watched(fixture.site_id, now);
         let lease = watch(&fixture).await;
@@ -241,5 +238,9 @@ fn small_questions_get_answers() {
             assert_eq!(ended, 0, "another replica may be at work");
             assert!(fixture.claim(at(1.0)).await.is_empty());
         }
+
+        fixture.node("j22u15").await;
+        assert_eq!(store.moving_steps(fixture.site_id).await.unwrap(), [Step::Accept]);
+        assert_eq!(store.moving_steps(SiteId(id())).await.unwrap(), []);
     });
 }
