@@ -50,7 +50,7 @@ pub async fn run_after_yielding(operators: &dyn Operators) -> Result<YieldedRun,
     simulation.start(0.0).await?;
     let host = simulation.region.with(|region| region.hosts()).remove(0);
     let onboarded = simulation.onboard_host(&host).await?;
-    let (run_id, _) = onboarded.map_err(|code| broken(code))?;
+    let (run_id, _) = onboarded.map_err(broken)?;
     until(&mut simulation, run_id, |run| run.step == gpuaas_types::Step::Commission).await?;
     give_region_to_another(&simulation)?;
     let waits = |run: &RunRecord| {
