@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::HeaderValue;
+use axum::response::Response;
 use axum::routing::{get, post, put};
 use axum::{Json, Router, middleware};
 use gpuaas_types::codes::ProblemCode;
-use gpuaas_types::health::{Health, Version};
+use gpuaas_types::health::{Health, TIME_HEADER, Version};
 
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
@@ -124,6 +126,15 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .merge(open)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(ADMIN_LIMIT, guard::guard))
+        .layer(middleware::map_response_with_state(ctx.clone(), say_time))
+}
+
+/// Says what time it is here, so that who reads an answer can tell how long ago something was.
+async fn say_time(State(ctx): State<Ctx>, mut response: Response) -> Response {
+    if let Ok(now) = HeaderValue::from_str(&ctx.now().to_string()) {
+        response.headers_mut().insert(TIME_HEADER, now);
+    }
+    response
 }
 
 fn node_side() -> Router<Ctx> {
@@ -147,12 +158,12 @@ async fn alive() -> Json<Health> {
     Json(Health { status: "ok".to_owned() })
 }
 
-async fn health(axum::extract::State(ctx): axum::extract::State<Ctx>) -> ApiResult<Json<Health>> {
+async fn health(State(ctx): State<Ctx>) -> ApiResult<Json<Health>> {
     ctx.check_health().await?;
     Ok(alive().await)
 }
 
-async fn version(axum::extract::State(ctx): axum::extract::State<Ctx>) -> Json<Version> {
+async fn version(State(ctx): State<Ctx>) -> Json<Version> {
     Json(Version {
         version: ctx.settings.version.clone(),
         database: ctx.store.engine().to_owned(),

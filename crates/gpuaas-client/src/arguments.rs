@@ -33,18 +33,27 @@ pub struct ApiArgs {
 }
 
 /// Where the control plane is, and who asks.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct ConnectionArgs {
-    /// The control plane.
+    /// The control plane [default: that of the context in use, else http://127.0.0.1:8080].
     #[arg(
         long,
         value_name = "URL",
         env = "GPUAAS_SERVER",
         hide_env_values = true,
-        default_value = "http://127.0.0.1:8080",
         help_heading = "Connection"
     )]
-    pub server: String,
+    pub server: Option<String>,
+    /// Context to take server and token from, see `gpuaas context`.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "GPUAAS_CONTEXT",
+        hide_env_values = true,
+        conflicts_with = "server",
+        help_heading = "Connection"
+    )]
+    pub context: Option<String>,
     /// Admin token.
     #[arg(
         long,
@@ -63,6 +72,17 @@ pub struct ConnectionArgs {
         help_heading = "Connection"
     )]
     pub token_file: Option<PathBuf>,
+    /// Where the contexts are.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// Where a user's settings are.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ConfigArgs {
+    /// Folder of the user's settings.
+    #[arg(long, value_name = "DIR", env = "XDG_CONFIG_HOME", hide = true)]
+    pub config_home: Option<PathBuf>,
 }
 
 /// A finite number above 0, for clap.

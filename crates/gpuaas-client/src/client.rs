@@ -26,7 +26,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{ApiArgs, ConnectionArgs};
+use crate::contexts;
 use crate::failure::{Exit, Failure};
+use crate::server_time;
 
 const CONNECT_SECONDS: u64 = 5;
 /// Adding a site asks MAAS several things, and a region may take its time.
@@ -109,12 +111,17 @@ impl ApiClient {
     /// # Errors
     /// See [`ApiClient::from_args`].
     pub fn connect(args: &ConnectionArgs) -> Result<Self, Failure> {
-        let token = match (&args.token, &args.token_file) {
+        let target = contexts::target(args)?;
+        let token = match (&args.token, args.token_file.as_ref().or(target.token_file.as_ref())) {
             (Some(token), _) => token.trim().to_owned(),
             (None, Some(path)) => read_token(path)?,
-            (None, None) => default_token()?,
+            // The token that lies here is of this machine's own control plane.
+            (None, None) => match &target.context {
+                Some(name) => return Err(contexts::without_token(name)),
+                None => default_token()?,
+            },
         };
-        Self::new(&args.server, &token)
+        Self::new(&target.server, &token)
     }
 
     /// `POST /api/v1/sites`.
@@ -385,6 +392,7 @@ impl ApiClient {
     async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Failure> {
         let response =
             request.bearer_auth(&self.token).send().await.map_err(|e| self.silence(e))?;
+        server_time::note(response.headers());
         let status = response.status();
         let body = response.bytes().await.map_err(|error| self.silence(error))?;
         if !status.is_success() {
@@ -406,7 +414,8 @@ impl ApiClient {
         } else {
             CommandCode::ServerSilent
         };
-        let hint = "start it with `gpuaas serve`, or name it with --server or GPUAAS_SERVER";
+        let hint =
+            "start it with `gpuaas serve`, or name it with --server, --context or GPUAAS_SERVER";
         let detail = format!("{}: {}", self.base, chain(&error.without_url()));
         Failure::new(Exit::Unreachable, code, detail).hint(hint)
     }

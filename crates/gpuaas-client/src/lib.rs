@@ -7,10 +7,12 @@
 
 pub mod arguments;
 mod client;
+pub mod contexts;
 pub mod executables;
 pub mod failure;
 mod names;
 pub mod output;
+mod server_time;
 pub mod signals;
 mod table;
 pub mod terminal;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use gpuaas_core::elapsed::elapsed_as_text;
 use gpuaas_core::step_duration;
+use gpuaas_types::Timestamp;
 use gpuaas_types::api::{
     Connectivity, ConnectivityState, Lateness, List, NodeDrift, NodeProblem, NodeView, Owner,
     ParkAction, ProfilePreset, ProfileResource, RoceResource, RunView, SiteResource, StuckNode,
@@ -68,6 +69,10 @@ pub fn or_dash(text: Option<&str>) -> String {
     text.filter(|text| !text.is_empty()).unwrap_or("-").to_owned()
 }
 
+fn or_empty(at: Option<Timestamp>, draw: impl Fn(Timestamp) -> String) -> String {
+    at.map(draw).unwrap_or_default()
+}
+
 /// Sites, one line each.
 #[must_use]
 pub fn sites(list: &List<SiteResource>, style: Style) -> String {
@@ -89,7 +94,7 @@ pub fn sites(list: &List<SiteResource>, style: Style) -> String {
 
 /// One site.
 #[must_use]
-pub fn site(site: &SiteResource, _style: Style) -> String {
+pub fn site(site: &SiteResource, style: Style) -> String {
     let vlan =
         site.spec.pxe_vlan.map_or_else(|| "any that MAAS serves".to_owned(), |v| v.to_string());
     let images = if site.spec.approved_images.is_empty() {
@@ -110,7 +115,7 @@ pub fn site(site: &SiteResource, _style: Style) -> String {
         ("health detail", site.status.health_detail.clone()),
         ("maas version", site.status.maas_version.clone()),
         ("maas user", site.status.maas_user.clone()),
-        ("maas answered", site.status.answered_at.map(|at| at.to_string()).unwrap_or_default()),
+        ("maas answered", or_empty(site.status.answered_at, |at| style.exact_moment(at))),
         ("region", site.status.region.clone()),
         ("region's past", site.status.past.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("missed work", site.status.missed_work.to_string()),
@@ -225,13 +230,12 @@ pub fn stuck(list: &List<StuckNode>, style: Style) -> String {
         &["NODE", "MARK", "STEP", "SINCE", "EXPECTED BY", "OWNER", "WAITING FOR", "NEXT ACTION"],
         &["EXPECTED BY", "SINCE", "OWNER", "STEP"],
         list.items.iter().map(|node| {
-            let at = |at: gpuaas_types::Timestamp| at.to_chrono().format("%d %H:%M:%S").to_string();
             vec![
                 node.node.clone(),
                 node.mark.map_or("problem", mark).to_owned(),
                 or_dash(node.step.map(gpuaas_types::Step::as_str)),
-                at(node.since),
-                or_dash(node.expected_by.map(at).as_deref()),
+                style.moment(node.since),
+                or_dash(node.expected_by.map(|at| style.moment(at)).as_deref()),
                 owner(node.owner).to_owned(),
                 with_number_of_others(&node.waiting_for, node.problems.len()),
                 node.next_action.clone(),
@@ -262,7 +266,7 @@ pub fn drift(list: &List<NodeDrift>, style: Style) -> String {
                 item.drift.found.clone(),
                 item.drift.expected.clone(),
                 item.drift.action.to_string(),
-                item.drift.since.to_chrono().format("%d %H:%M:%S").to_string(),
+                style.moment(item.drift.since),
                 item.next_action.clone(),
             ]
         }),
@@ -288,7 +292,7 @@ pub fn attention(node: &NodeView) -> Option<&str> {
 /// One node with its history.
 #[must_use]
 pub fn node(node: &NodeView, style: Style) -> String {
-    let mut text = summary(node);
+    let mut text = summary(node, style);
     if !node.timeline.is_empty() {
         text.push('\n');
         if node.timeline_is_cut {
@@ -394,7 +398,7 @@ fn commands(actions: &[ParkAction]) -> String {
     text
 }
 
-fn summary(node: &NodeView) -> String {
+fn summary(node: &NodeView, style: Style) -> String {
     let run = node.run.as_ref().map_or_else(
         || "no run".to_owned(),
         |run| format!("{} {} at {} (run {})", run.kind, run.status, run.step, run.id),
@@ -402,12 +406,12 @@ fn summary(node: &NodeView) -> String {
     let maas = match (&node.maas.system_id, &node.maas.status_name) {
         (Some(id), Some(status)) => {
             let age = node.maas.observed_seconds_ago.unwrap_or_default();
-            format!("{status}, {age:.0} s ago (machine {id})")
+            format!("{status}, {} ago (machine {id})", elapsed_as_text(age))
         }
         (Some(id), None) => format!("nothing yet (machine {id})"),
         _ => "nothing: no machine is bound yet".to_owned(),
     };
-    let agent = agent(node);
+    let agent = agent(node, style);
     let mut text = fields(&[
         ("node", format!("{} (site {}, profile {})", node.hostname, node.site, node.profile)),
         ("we believe", node.state.to_string()),
@@ -419,8 +423,7 @@ fn summary(node: &NodeView) -> String {
         text.push_str(&fields(&[("we believe", gate.text.clone())]));
     }
     if let Some(wait) = &node.wait {
-        let at =
-            |at: Option<gpuaas_types::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+        let at = |at: Option<Timestamp>| or_empty(at, |at| style.exact_moment(at));
         let from = wait.expected_from.filter(|_| wait.expected_by.is_some());
         let from = from
             .map(|from| format!(" ({})", step_duration::basis_as_text(from)))
@@ -428,41 +431,42 @@ fn summary(node: &NodeView) -> String {
         let expected = at(wait.expected_by) + &from;
         text.push_str(&fields(&[
             ("waits for", format!("{} ({})", wait.text, wait.code)),
-            ("since", wait.since.to_string()),
+            ("since", style.exact_moment(wait.since)),
             ("expected by", expected),
             ("gives up at", at(wait.deadline)),
         ]));
     }
     if let Some(park) = &node.park {
-        text.push_str(&parked(park));
+        text.push_str(&parked(park, style));
     }
     let of_run = |problem: &&NodeProblem| {
         problem.code == NodeProblemCode::RunParked || problem.code == NodeProblemCode::RunLate
     };
     for problem in node.problems.iter().filter(|problem| !of_run(problem)) {
-        text.push_str(&problem_fields(problem));
+        text.push_str(&problem_fields(problem, style));
     }
     text
 }
 
 /// Whether the agent is heard, and since when.
-fn agent(node: &NodeView) -> String {
+fn agent(node: &NodeView, style: Style) -> String {
     let Some(heartbeat_at) = node.heartbeat_at else { return "nothing yet".to_owned() };
     let Connectivity { state, since, .. } = node.connectivity;
-    let since = since.map(|at| format!(" since {at}")).unwrap_or_default();
+    let since = or_empty(since, |at| format!(" since {}", style.exact_moment(at)));
+    let heartbeat_at = style.moment(heartbeat_at);
     match state {
-        ConnectivityState::Never => format!("heartbeat at {heartbeat_at}"),
-        _ => format!("heartbeat at {heartbeat_at} ({state}{since})"),
+        ConnectivityState::Never => format!("heartbeat {heartbeat_at}"),
+        _ => format!("heartbeat {heartbeat_at} ({state}{since})"),
     }
 }
 
 /// A problem of a node with its age, its owner and its commands.
-fn problem_fields(problem: &NodeProblem) -> String {
+fn problem_fields(problem: &NodeProblem, style: Style) -> String {
     let age = elapsed_as_text(problem.observed_seconds_ago);
     let old = if problem.stale { ", too old to rely on" } else { "" };
     let mut text = fields(&[
         ("problem", format!("{} ({})", problem.text, problem.code)),
-        ("since", format!("{}, last seen {age} ago{old}", problem.since)),
+        ("since", format!("{}; last seen {age} ago{old}", style.exact_moment(problem.since))),
         ("who has to act", owner(problem.owner).to_owned()),
         ("next action", problem.next_action.clone()),
     ]);
@@ -470,17 +474,18 @@ fn problem_fields(problem: &NodeProblem) -> String {
     text
 }
 
-fn parked(park: &gpuaas_types::api::Park) -> String {
+fn parked(park: &gpuaas_types::api::Park, style: Style) -> String {
     let mut text = fields(&[
         ("parked", format!("{} ({})", park.text, park.code)),
-        ("since", park.since.to_string()),
+        ("since", style.exact_moment(park.since)),
         ("who has to act", owner(park.owner).to_owned()),
     ]);
     for line in &park.evidence {
         writeln!(text, "  - {line}").ok();
     }
     if let Some(at) = park.looks_again_at {
-        text.push_str(&fields(&[("looks again", format!("by itself at {at}"))]));
+        let at = style.exact_moment(at);
+        text.push_str(&fields(&[("looks again", format!("by itself, {at}"))]));
     }
     text.push_str(&fields(&[("next action", park.next_action.clone())]));
     text.push_str(&commands(&park.actions));
@@ -504,7 +509,7 @@ pub fn run(run: &RunView, style: Style) -> String {
     }
     if let Some(park) = &run.park {
         text.push('\n');
-        text.push_str(&parked(park));
+        text.push_str(&parked(park, style));
     }
     if !run.attempts.is_empty() {
         let rows = run.attempts.iter().map(|attempt| {

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_loses_columns_and_no_words() {
-        let narrow = Style { width: 50, ascii: true, bounded: true };
+        let narrow = Style { width: 50, ascii: true, bounded: true, now: None };
         let text = table_dropping(narrow, &HEADER, &["SITE"], rows());
         insta::assert_snapshot!(text, @r"
         NODE    STATE       WAITING FOR
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_wide_terminal_and_a_pipe_have_all_of_it() {
-        let wide = Style { width: 120, ascii: true, bounded: true };
-        let pipe = Style { width: 10, ascii: true, bounded: false };
+        let wide = Style { width: 120, ascii: true, bounded: true, now: None };
+        let pipe = Style { width: 10, ascii: true, bounded: false, now: None };
         let text = table_dropping(wide, &HEADER, &["SITE"], rows());
         assert_eq!(text, table_dropping(pipe, &HEADER, &["SITE"], rows()));
         assert_eq!(text.lines().count(), 3, "{text}");
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn identifiers_are_whole_and_escapes_gone() {
         let id = "0192c0de-7000-7000-8000-000000000001".to_owned();
-        let style = Style { width: 20, ascii: true, bounded: true };
+        let style = Style { width: 20, ascii: true, bounded: true, now: None };
         let text = table(style, &["RUN", "TEXT"], vec![vec![id.clone(), "\u{1b}[31mred".into()]]);
         assert!(text.contains(&id), "{text}");
         assert!(!text.contains('\u{1b}'), "{text:?}");

@@ -5,9 +5,12 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex};
 
+use gpuaas_core::elapsed::relative_as_text;
+use gpuaas_types::Timestamp;
 use gpuaas_types::codes::CommandCode;
 
 use crate::failure::Failure;
+use crate::server_time;
 use crate::wrap::{wrap_help, wrap_lines};
 
 /// Where no terminal says how wide it is.
@@ -23,6 +26,8 @@ pub struct Style {
     pub ascii: bool,
     /// Whether tables keep within the width; not where their reader is a pipe or a file.
     pub bounded: bool,
+    /// What time it is for the control plane; none: moments are drawn as they are.
+    pub now: Option<Timestamp>,
 }
 
 impl Style {
@@ -31,11 +36,30 @@ impl Style {
     pub const fn unbounded(self) -> Self {
         Self { bounded: false, ..self }
     }
+
+    /// A moment beside others: `3 min ago`.
+    #[must_use]
+    pub fn moment(self, at: Timestamp) -> String {
+        self.now.map_or_else(|| whole_second(at), |now| relative_as_text(at, now))
+    }
+
+    /// A moment that may be looked for in a log: `3 min ago, 2026-11-20T16:00:01Z`.
+    #[must_use]
+    pub fn exact_moment(self, at: Timestamp) -> String {
+        let exact = whole_second(at);
+        self.now
+            .map_or_else(|| exact.clone(), |now| format!("{}, {exact}", relative_as_text(at, now)))
+    }
+}
+
+/// RFC 3339 without the fraction, which people do not read.
+fn whole_second(at: Timestamp) -> String {
+    at.to_chrono().format("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 impl Default for Style {
     fn default() -> Self {
-        Self { width: DEFAULT_WIDTH, ascii: false, bounded: true }
+        Self { width: DEFAULT_WIDTH, ascii: false, bounded: true, now: None }
     }
 }
 
@@ -45,6 +69,7 @@ pub struct Terminal {
     people: Box<dyn Write + Send>,
     interactive: bool,
     style: Style,
+    now: fn() -> Option<Timestamp>,
 }
 
 impl Terminal {
@@ -62,7 +87,8 @@ impl Terminal {
             data: Box::new(io::stdout()),
             people: Box::new(io::stderr()),
             interactive,
-            style: Style { width, ascii, bounded },
+            style: Style { width, ascii, bounded, now: None },
+            now: server_time::last,
         }
     }
 
@@ -74,15 +100,16 @@ impl Terminal {
             data: Box::new(captured.data.clone()),
             people: Box::new(captured.people.clone()),
             interactive: false,
-            style: Style { width: DEFAULT_WIDTH, ascii: true, bounded: false },
+            style: Style { width: DEFAULT_WIDTH, ascii: true, bounded: false, now: None },
+            now: || None,
         };
         (terminal, captured)
     }
 
     /// How to draw.
     #[must_use]
-    pub const fn style(&self) -> Style {
-        self.style
+    pub fn style(&self) -> Style {
+        Style { now: (self.now)(), ..self.style }
     }
 
     /// Whether somebody watches stderr, so that lines may be redrawn.

@@ -285,8 +285,8 @@ mod tests {
     use super::*;
     use gpuaas_testkit::views;
 
-    const WIDE: Style = Style { width: 100, ascii: false, bounded: true };
-    const PLAIN: Style = Style { width: 80, ascii: true, bounded: true };
+    const WIDE: Style = Style { width: 100, ascii: false, bounded: true, now: None };
+    const PLAIN: Style = Style { width: 80, ascii: true, bounded: true, now: None };
 
     #[test]
     fn a_run_with_a_retry() {

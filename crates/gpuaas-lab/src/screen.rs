@@ -132,7 +132,7 @@ mod tests {
         let epoch = views::commissioning_node().created_at;
         let clock = ClockChoice::Paced { factor: 30.0, epoch };
         for width in [80, 160] {
-            let style = Style { width, ascii: true, bounded: true };
+            let style = Style { width, ascii: true, bounded: true, now: None };
             let text = [
                 header(Some("3 machines (scenario plain, speed 30, seed 1)"), clock, &addresses()),
                 result(&ended, &summary, (clock, true), style),

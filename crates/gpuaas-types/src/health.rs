@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 
+/// Header of each answer to operators: what the control plane believes the time is, RFC 3339.
+pub const TIME_HEADER: &str = "gpuaas-time";
+
 /// Answer of `GET /api/v1/health` and `GET /bootstrap/v1/health`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {

@@ -1,7 +1,11 @@
 //! The command line. The environment is read here and nowhere else, through clap.
 
+use std::path::PathBuf;
+
+use std::ffi::OsString;
+
 use clap::builder::BoolishValueParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use gpuaas_client::failure::EXIT_CODES;
 #[cfg(feature = "lab")]
 use gpuaas_lab::arguments::{LabArgs, MaasSimArgs};
@@ -13,6 +17,8 @@ mod batch;
 #[cfg(feature = "bench")]
 mod bench;
 mod bundle;
+mod context;
+mod examples;
 mod node;
 mod node_task;
 mod profile;
@@ -34,6 +40,7 @@ pub use bundle::{
     BundleKindArgument, BundleLintArgs, BundleNewArgs, BundlePublishArgs, BundlePullArgs,
     BundleRenderArgs, BundleShowArgs, BundleTrustArgs, BundleWithdrawArgs, RegistryArgs,
 };
+pub use context::{ContextAddArgs, ContextCommand, ContextListArgs, ContextNameArgs};
 pub use node::{
     NodeCommand, NodeListArgs, NodeSetArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs,
 };
@@ -130,6 +137,13 @@ pub enum Command {
     /// Credentials of programs, and what they may do.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Control planes by name, for who has several.
+    #[command(subcommand)]
+    Context(ContextCommand),
+    /// Print what a shell reads to complete commands, options and live names.
+    Completion(CompletionArgs),
+    /// Write the manual pages of every command.
+    Man(ManArgs),
     /// Say what a node waits for, from whom, and what to do next; or what a code, a step or a
     /// profile's field means.
     Explain(ExplainArgs),
@@ -140,6 +154,33 @@ pub enum Command {
     #[cfg(feature = "bench")]
     #[command(subcommand)]
     Bench(BenchCommand),
+}
+
+/// `gpuaas completion`.
+#[derive(Debug, Clone, Args)]
+pub struct CompletionArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// A shell that completes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// `eval "$(gpuaas completion bash)"` in ~/.bashrc.
+    Bash,
+    /// `eval "$(gpuaas completion zsh)"` in ~/.zshrc.
+    Zsh,
+    /// `gpuaas completion fish | source` in ~/.config/fish/config.fish.
+    Fish,
+}
+
+/// `gpuaas man`.
+#[derive(Debug, Clone, Args)]
+pub struct ManArgs {
+    /// Folder to write them to, such as ~/.local/share/man/man1; it is made where it is missing.
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
 }
 
 /// `gpuaas explain`.
@@ -153,8 +194,46 @@ pub struct ExplainArgs {
     pub api: ApiArgs,
 }
 
+/// Every command, with its example below its options.
+#[must_use]
+pub fn tree() -> clap::Command {
+    with_examples(Cli::command(), "")
+}
+
+/// Reads a command line, the program's name included.
+///
+/// # Errors
+/// clap's, which hold the help as well where that is asked for.
+pub fn parse<I>(args: I) -> Result<Cli, clap::Error>
+where
+    I: IntoIterator,
+    I::Item: Into<OsString> + Clone,
+{
+    let matches = tree().try_get_matches_from(args)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut tree()))
+}
+
+/// The example of the command that is called by `path`, the words behind `gpuaas`.
+#[must_use]
+pub(crate) fn example(path: &str) -> Option<&'static str> {
+    examples::EXAMPLES.iter().find(|(of, _)| *of == path).map(|(_, line)| *line)
+}
+
+fn with_examples(command: clap::Command, path: &str) -> clap::Command {
+    let command = command.mut_subcommands(|inner| {
+        let path = format!("{path} {}", inner.get_name());
+        with_examples(inner, path.trim_start())
+    });
+    match example(path) {
+        Some(line) => command.after_help(format!("Example:\n  {line}")),
+        None => command,
+    }
+}
+
 #[cfg(test)]
 mod advice_tests;
+#[cfg(all(test, feature = "bench"))]
+mod example_tests;
 #[cfg(all(test, feature = "bench"))]
 mod reference_tests;
 #[cfg(all(test, feature = "bench"))]

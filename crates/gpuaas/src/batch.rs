@@ -252,7 +252,7 @@ pub fn list(list: &List<BatchResource>, style: Style) -> String {
 pub fn show(batch: &BatchResource, style: Style) -> String {
     let (spec, status) = (&batch.spec, &batch.status);
     let seconds = |value: Option<f64>| value.map(|s| format!("{s:.0} s")).unwrap_or_default();
-    let at = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+    let at = |at: Option<Timestamp>| at.map(|at| style.exact_moment(at)).unwrap_or_default();
     let share = format!(
         "{:.2}, stops above {} from {} ended on",
         status.failure_ratio,

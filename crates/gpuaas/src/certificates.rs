@@ -72,8 +72,8 @@ fn table(node: &NodeCertificates, style: Style) -> String {
         vec![
             state.to_owned(),
             one.serial.clone(),
-            one.not_before.to_string(),
-            one.not_after.to_string(),
+            style.moment(one.not_before),
+            style.moment(one.not_after),
             why,
         ]
     });

@@ -12,12 +12,16 @@ pub mod bundle;
 pub mod certificates;
 mod changes;
 pub mod commands;
+mod completion;
+mod config_file;
 mod confirm;
+mod contexts;
 pub mod follow;
 mod input_file;
 #[cfg(feature = "lab")]
 pub mod launcher;
 mod manifest;
+mod manual;
 pub mod node_task;
 pub mod offboarding;
 mod onboarding;
@@ -39,7 +43,6 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use clap::Parser;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
@@ -53,18 +56,26 @@ where
     I: IntoIterator,
     I::Item: Into<OsString> + Clone,
 {
-    let cli = match Cli::try_parse_from(args) {
+    completion::answer();
+    let args = args.into_iter().map(Into::into).collect();
+    let args = match config_file::expand(args) {
+        Ok(args) => args,
+        Err(failure) => return end(&failure, &mut Terminal::standard(false)),
+    };
+    let cli = match args::parse(args) {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error, &mut Terminal::standard(false)),
     };
     let mut terminal = Terminal::standard(cli.ascii);
     match execute(cli, &mut terminal) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            terminal.message(&failure.to_string());
-            ExitCode::from(failure.exit as u8)
-        }
+        Err(failure) => end(&failure, &mut terminal),
     }
+}
+
+fn end(failure: &Failure, terminal: &mut Terminal) -> ExitCode {
+    terminal.message(&failure.to_string());
+    ExitCode::from(failure.exit as u8)
 }
 
 fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
@@ -93,6 +104,9 @@ fn start_log(filter: &str) -> Result<(), Failure> {
 async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve_command::run(args, terminal).await,
+        Command::Context(command) => contexts::run(command, terminal),
+        Command::Completion(args) => completion::print(args.shell, terminal),
+        Command::Man(args) => manual::write(&args, terminal),
         #[cfg(feature = "lab")]
         Command::MaasSim(args) => gpuaas_lab::region::run(args, terminal).await,
         #[cfg(feature = "lab")]

@@ -180,7 +180,7 @@ fn table(list: &List<TaskView>, style: Style) -> String {
             task.id.to_string(),
             kind,
             task.state.as_str().to_owned(),
-            task.created_at.to_string(),
+            style.moment(task.created_at),
             task.actor.clone(),
             said,
         ]
@@ -195,14 +195,17 @@ fn table(list: &List<TaskView>, style: Style) -> String {
 
 /// A task for a person.
 #[must_use]
-pub fn draw(task: &TaskView, _: Style) -> String {
+pub fn draw(task: &TaskView, style: Style) -> String {
     let how = if task.dry_run { ", dry run" } else { "" };
     let mut text = output::fields(&[
         ("task", task.id.to_string()),
         ("node", task.hostname.clone()),
         ("kind", format!("{}{how}", task.operation.kind())),
         ("state", task.state.as_str().to_owned()),
-        ("asked", format!("{} by {}: {}", task.created_at, task.actor, task.reason)),
+        (
+            "asked",
+            format!("{} by {}: {}", style.exact_moment(task.created_at), task.actor, task.reason),
+        ),
     ]);
     let Some(result) = &task.result else { return text };
     let TaskResult { code, message, changes, findings, archive, .. } = result;

@@ -38,7 +38,7 @@ fn table(list: &List<RunListItem>, style: Style) -> String {
             run.kind.to_string(),
             run.step.to_string(),
             run.status.to_string(),
-            run.created_at.to_chrono().format("%Y-%m-%d %H:%M:%S").to_string(),
+            style.moment(run.created_at),
             output::or_dash(run.waiting_for.as_deref()),
         ]
     });

@@ -79,7 +79,7 @@ fn is_crypt_hash(value: &str) -> bool {
 fn table(list: &List<InputSecretView>, style: Style) -> String {
     let rows = list.items.iter().map(|one| {
         let InputSecretView { bundle, input, set_by, set_at } = one;
-        vec![bundle.clone(), input.clone(), set_by.clone(), set_at.to_string()]
+        vec![bundle.clone(), input.clone(), set_by.clone(), style.moment(*set_at)]
     });
     output::table(style, &["BUNDLE", "INPUT", "SET BY", "AT"], rows)
 }

@@ -34,7 +34,7 @@ pub async fn run(command: TaskKeyCommand, terminal: &mut Terminal) -> Result<(),
 
 fn table(keys: &TaskKeys, style: Style) -> String {
     let rows = keys.keys.iter().map(|key| {
-        let until = key.until.map(|at| at.to_string()).unwrap_or_default();
+        let until = key.until.map(|at| style.moment(at)).unwrap_or_default();
         vec![key.state.as_str().to_owned(), key.public_key.clone(), until]
     });
     output::table(style, &["STATE", "KEY", "COUNTS UNTIL"], rows)

@@ -96,10 +96,10 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 fn table(list: &List<TokenView>, style: Style) -> String {
     let rows = list.items.iter().map(|token| {
         let at = |moment: Option<gpuaas_types::Timestamp>, none: &str| {
-            moment.map_or_else(|| none.to_owned(), |at| at.to_string())
+            moment.map_or_else(|| none.to_owned(), |at| style.moment(at))
         };
         let ends = match token.revoked_at {
-            Some(at) => format!("revoked {at}"),
+            Some(at) => format!("revoked {}", style.moment(at)),
             None => at(token.expires_at, "never"),
         };
         vec![

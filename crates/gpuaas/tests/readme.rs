@@ -51,6 +51,7 @@ fn blocks_of_the_readme_run_as_they_stand() {
     for name in ["GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_TOKEN_FILE", "GPUAAS_DATABASE"] {
         shell.env_remove(name);
     }
+    shell.env_remove("GPUAAS_CONTEXT").env("XDG_CONFIG_HOME", dir.path());
     let output = shell.output().unwrap();
     let (stdout, stderr) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -139,7 +139,7 @@ fn write_inputs(folder: &Path, blocks: &[String]) -> std::io::Result<()> {
 fn drive(blocks: usize) -> String {
     let last = blocks.saturating_sub(1);
     let mut script = String::from(
-        "set -u\nhere=$PWD\nexport HOME=$here TERM=xterm COLUMNS=80\ncd gpuaas\n\
+        "set -u\nhere=$PWD\nexport HOME=$here XDG_CONFIG_HOME=$here/settings TERM=xterm COLUMNS=80\ncd gpuaas\n\
          began=$(date +%s.%N)\n\
          block() { . \"$here/block-$1.sh\" >\"$here/block-$1.out\" 2>&1 </dev/null; \
          echo \"$? $(date +%s.%N) $began\" >\"$here/block-$1.end\"; }\n",
@@ -176,7 +176,9 @@ fn start_shell(folder: &Path) -> Result<(), String> {
         let inner = "ip link set lo up && exec bash drive.sh";
         shell.args(["--user", "--map-root-user", "--net", "sh", "-c", inner]);
     }
-    for name in ["GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_TOKEN_FILE", "GPUAAS_DATABASE"] {
+    for name in
+        ["GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_TOKEN_FILE", "GPUAAS_DATABASE", "GPUAAS_CONTEXT"]
+    {
         shell.env_remove(name);
     }
     let status = proc::status(shell.current_dir(folder))?;

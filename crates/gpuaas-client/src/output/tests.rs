@@ -1,7 +1,9 @@
 use super::*;
 use gpuaas_testkit::views;
 
-const STYLE: Style = Style { width: 100, ascii: true, bounded: true };
+/// Twelve minutes after the last moment of the views.
+const NOW: gpuaas_types::Timestamp = gpuaas_types::Timestamp::from_micros(1_795_199_520_000_000);
+const STYLE: Style = Style { width: 100, ascii: true, bounded: true, now: Some(NOW) };
 
 #[test]
 fn tables_of_lists() {

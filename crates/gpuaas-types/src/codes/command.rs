@@ -75,6 +75,15 @@ CaseNotMade "case_not_made" "A case does not make its park" {
 CaseStuck "case_stuck" "A run of a case does not move" {
     doc: "`gpuaas bench mend`: a run neither ended nor stopped in the time of its case",
 }
+ConfigFileInvalid "config_file_invalid" "The file of settings cannot be used" {
+    doc: "The file that `gpuaas serve --config` names is no mapping of its options, or has one twice",
+}
+ContextFileUnusable "context_file_unusable" "The file of contexts cannot be used" {
+    doc: "The file of contexts cannot be read or written by this user, or is not as it was written",
+}
+ContextNotFound "context_not_found" "There is no such context" {
+    doc: "`--context`, `GPUAAS_CONTEXT` or a command about contexts names one that was not added",
+}
 ControlPlaneNotStarted "control_plane_not_started" "The control plane's own process could not be started" {
     doc: "The lab starts `gpuaas serve` as a process, and that ended before it served",
 }

@@ -124,8 +124,10 @@ fn every_command_in_the_sources_stands_in_backticks_and_is_complete() {
     let texts = super::source_texts::source_texts();
     let commands = texts.iter().filter(|one| one.text.contains("`gpuaas ")).count();
     assert!(texts.len() > 3000 && commands > 80, "{} texts, {commands} with one", texts.len());
+    // Lines to paste are whole lines, and a test of their own parses each.
     let wrong: Vec<String> = texts
         .iter()
+        .filter(|one| !one.place.contains("args/examples.rs:"))
         .flat_map(|one| {
             faults(&one.text).into_iter().map(move |fault| format!("{}: {fault}", one.place))
         })

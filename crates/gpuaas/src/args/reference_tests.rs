@@ -8,11 +8,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::{Arg, Args as _, Command, CommandFactory as _};
+use clap::{Arg, Args as _, Command};
 use gpuaas_client::arguments::ApiArgs;
 use gpuaas_client::failure::EXIT_CODES;
-
-use super::Cli;
 
 const COMMAND: &str = "cargo test -p gpuaas write_reference -- --ignored";
 
@@ -46,7 +44,7 @@ fn every_argument_says_what_it_is() {
 }
 
 fn tree() -> Command {
-    let mut command = Cli::command();
+    let mut command = super::tree();
     command.build();
     command
 }
@@ -82,7 +80,10 @@ fn section(page: &mut String, command: &Command, shared: &BTreeSet<&str>) {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
-    write!(page, "\n## {name}\n\n{}.\n\n```\n{usage}\n```\n", about.trim_end_matches('.')).unwrap();
+    write!(page, "\n## {name}\n\n{}.\n\n```\n{usage}\n", about.trim_end_matches('.')).unwrap();
+    let path = name.strip_prefix("gpuaas ").unwrap_or_default();
+    let shown = super::example(path).map(|line| format!("\n$ {line}\n")).unwrap_or_default();
+    writeln!(page, "{shown}```").unwrap();
     let is_own = |arg: &&Arg| !arg.is_global_set() && !shared.contains(arg.get_id().as_str());
     table(page, command.get_arguments().filter(is_own));
     for inner in command.get_subcommands() {

@@ -13,6 +13,10 @@ use crate::serve::{NodeListenerOptions, Retention, ServerFiles, TlsOptions};
 /// `gpuaas serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
+    /// File of these options, YAML or JSON, by their names without dashes; the command line and the
+    /// environment win.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Address to listen on for operators.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,

@@ -1,15 +1,14 @@
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use super::*;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(line.split_whitespace())
+    super::parse(line.split_whitespace())
 }
 
 #[test]
 fn the_command_line_holds_together() {
-    Cli::command().debug_assert();
+    tree().debug_assert();
 }
 
 #[cfg(feature = "bench")]
@@ -24,7 +23,7 @@ fn help_of_every_command() {
         text.push('\n');
         command.get_subcommands_mut().for_each(|command| all(command, text));
     }
-    let mut command = Cli::command().term_width(100);
+    let mut command = tree().term_width(100);
     command.build();
     let mut text = String::new();
     all(&mut command, &mut text);

@@ -9,7 +9,7 @@ use gpuaas_types::{BatchId, NodeId, RunId, Step};
 use super::*;
 
 const BEGIN: Timestamp = Timestamp::from_micros(1_795_190_400_000_000);
-const STYLE: Style = Style { width: 100, ascii: true, bounded: true };
+const STYLE: Style = Style { width: 100, ascii: true, bounded: true, now: None };
 
 fn member(hostname: &str, state: MemberState, waiting_for: &str) -> BatchMember {
     let begun = state != MemberState::Waiting;

@@ -7,7 +7,7 @@ use crate::args::{ApiArgs, BundleLintArgs};
 
 /// Nobody is asked for what is here.
 fn nowhere() -> ConnectionArgs {
-    ConnectionArgs { server: "http://127.0.0.1:1".to_owned(), token: None, token_file: None }
+    ConnectionArgs { server: Some("http://127.0.0.1:1".to_owned()), ..ConnectionArgs::default() }
 }
 
 fn folder(name: &str, kind: BundleKindArgument) -> (tempfile::TempDir, PathBuf) {

@@ -111,9 +111,9 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        let token = Some("t".to_owned());
-        let api =
-            ApiArgs { format, connection: ConnectionArgs { server, token, token_file: None } };
+        let (server, token) = (Some(server), Some("t".to_owned()));
+        let connection = ConnectionArgs { server, token, ..ConnectionArgs::default() };
+        let api = ApiArgs { format, connection };
         let (mut terminal, said) = Terminal::captured();
         let ended = run(&ShowArgs { name: "j22u11".to_owned(), api }, &mut terminal).await;
         (said.stdout(), ended)

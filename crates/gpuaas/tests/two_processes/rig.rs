@@ -29,6 +29,8 @@ pub(crate) fn gpuaas() -> Command {
     for name in ["GPUAAS_SERVER", "GPUAAS_TOKEN", "GPUAAS_TOKEN_FILE", "GPUAAS_DATABASE"] {
         command.env_remove(name);
     }
+    // Nor the contexts of whoever runs this.
+    command.env_remove("GPUAAS_CONTEXT").env("XDG_CONFIG_HOME", "/no/contexts");
     command
 }
 
