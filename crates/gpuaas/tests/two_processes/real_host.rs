@@ -109,6 +109,7 @@ fn a_real_host_is_looked_after() {
         "site add lab --url {url} --api-key-file {key} \
          --bundle-input h200-slice-vm.install_packages=0 \
          --bundle-input h200-slice-vm.ovs_datapath=netdev \
+         --bundle-input h200-slice-vm.telemetry_groups=system \
          --bundle-input h200-slice-vm.login_user=hpcadmin"
     ));
     fs::write(rig.path("hash"), format!("{HASH}\n")).unwrap();

@@ -70,7 +70,7 @@ fn a_secret_goes_from_a_file_to_its_host_and_nowhere_else() {
     let listed = rig.json("site secret list lab -o json");
     assert_eq!(
         (&listed["items"][0]["input"], &listed["items"][0]["set_by"]),
-        (&"token".into(), &"ann".into())
+        (&"token".into(), &"admin (ann)".into())
     );
     assert!(rig.good("site secret list lab").contains("token"));
     let open = "profile set vault --input token=open";
