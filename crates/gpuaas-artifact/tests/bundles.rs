@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gpuaas_artifact::read_folder;
-use gpuaas_bundle::{Archive, Inputs, Manifest};
+use gpuaas_bundle::{Archive, Input, InputType, Inputs, Manifest};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles")
@@ -35,10 +35,14 @@ fn every_bundle_is_fine_and_built_the_same_twice() {
     }
 }
 
-/// Values as on a site that sets nothing: defaults, and for a secret an empty text.
+/// Values as on a site that sets what it has to: a network, and for a secret an empty text.
 fn values(manifest: &Manifest) -> Inputs {
     let missing = manifest.inputs.iter().filter(|(_, input)| input.default.is_none());
-    let set = missing.map(|(name, _)| (name.clone(), String::new())).collect();
+    let value = |input: &Input| match input.kind {
+        InputType::Cidr => "10.9.0.0/16".to_owned(),
+        _ => String::new(),
+    };
+    let set = missing.map(|(name, input)| (name.clone(), value(input))).collect();
     manifest.resolve(&set).unwrap_or_else(|error| panic!("{}: {error}", manifest.reference()))
 }
 
