@@ -443,8 +443,8 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(60), process_ended(second)).await.unwrap();
     }
 
-    /// The first process of the host in `folder` that is not the one of the boot `before`, once it answers
-    /// on the port of MAAS' metadata service.
+    /// The first process of the host in `folder` that is not the one of the boot `before`, once it takes
+    /// orders and answers on the port of MAAS' metadata service.
     async fn first_process(folder: &Path, before: Option<u32>) -> u32 {
         let argument = format!("--directory={}/root", folder.display());
         let wait = async {
@@ -459,7 +459,8 @@ mod tests {
                 });
                 for child in own.flat_map(children).filter(|child| Some(*child) != before) {
                     // 401: it asks for a machine's token.
-                    let ask = "curl -s -o /dev/null -w '%{http_code}' \
+                    let ask = "test -S /run/systemd/private && \
+                               curl -s -o /dev/null -w '%{http_code}' \
                                http://127.0.0.1:5240/MAAS/metadata/2012-03-01/user-data";
                     if inside(child, ask).await.stdout == b"401" {
                         return child;
