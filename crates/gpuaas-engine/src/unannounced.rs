@@ -34,8 +34,8 @@ const BUSY_SHARE: f64 = 0.02;
 /// Seconds between two lists of power parameters while runs move, at least.
 const BUSY_LIST_SECONDS: f64 = 15.0;
 /// The part of the time of one process of a region that looks may take; a region in service has four
-/// or more.
-const SHARE: f64 = 0.3;
+/// or more. With less, a person's change of one of 200 machines is not seen within ten seconds.
+const SHARE: f64 = 0.4;
 /// Seconds of a region's time: for a list whatever it holds, for each machine in it, and for the power
 /// parameters of one machine (docs/maas.md#costs).
 const LIST_COST: f64 = 0.2;
