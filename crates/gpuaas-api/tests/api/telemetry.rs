@@ -399,6 +399,7 @@ async fn nothing_of_the_request_travels_but_its_path_query_and_accept() {
         "content-security-policy",
         "content-type",
         "etag",
+        "gpuaas-time",
         "x-content-type-options",
     ];
     assert_eq!(names, kept);
