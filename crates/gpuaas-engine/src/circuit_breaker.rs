@@ -92,12 +92,33 @@ struct State {
     failures: u32,
     opened: Option<Opened>,
     answering_since: Option<Timestamp>,
+    /// Calls whose outcome was recorded.
+    outcomes: u64,
 }
 
 /// See the module text.
 #[derive(Debug, Default)]
 pub struct CircuitBreaker {
     state: Mutex<State>,
+}
+
+/// The turn of one caller to ask whether the region is back.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    breaker: &'a CircuitBreaker,
+    outcomes: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.breaker.lock();
+        if state.outcomes == self.outcomes
+            && let Some(opened) = state.opened.as_mut()
+        {
+            opened.ask_at = opened.outage.since;
+            opened.asked = opened.asked.saturating_sub(1);
+        }
+    }
 }
 
 impl CircuitBreaker {
@@ -118,6 +139,13 @@ impl CircuitBreaker {
         opened.ask_at = now.plus_seconds(pause);
         opened.asked += 1;
         Admission::AskFirst(opened.outage)
+    }
+
+    /// Gives the turn to ask back when it is dropped before the question had its outcome: its caller
+    /// may be cancelled, and the next one who comes asks then.
+    pub(crate) fn hold_turn(&self) -> Turn<'_> {
+        let outcomes = self.lock().outcomes;
+        Turn { breaker: self, outcomes }
     }
 
     /// Somebody says at `word_at` that the region is there again: a circuit that opened before lets
@@ -141,6 +169,7 @@ impl CircuitBreaker {
     /// MAAS answered, whatever it said. Answers whether that ended an outage.
     pub fn record_answer(&self, now: Timestamp) -> bool {
         let mut state = self.lock();
+        state.outcomes += 1;
         let ended = state.opened.take().is_some();
         state.failures = 0;
         if ended {
@@ -152,6 +181,7 @@ impl CircuitBreaker {
     /// MAAS did not answer.
     pub fn record_silence(&self, now: Timestamp) {
         let mut state = self.lock();
+        state.outcomes += 1;
         state.failures += 1;
         if state.failures >= THRESHOLD {
             state.open(OutageCause::Silence, now);
@@ -160,7 +190,9 @@ impl CircuitBreaker {
 
     /// MAAS answered that it takes nothing from us.
     pub fn record_refusal(&self, cause: OutageCause, now: Timestamp) {
-        self.lock().open(cause, now);
+        let mut state = self.lock();
+        state.outcomes += 1;
+        state.open(cause, now);
     }
 
     /// The region was away and answers again, although the circuit was never open.
@@ -221,6 +253,18 @@ mod tests {
         assert_eq!(breaker.admit(at(1.3)), Admission::Open);
         assert_eq!(breaker.answering_since(), Some(at(1.2)));
         assert!(!breaker.record_answer(at(1.4)), "it was open no more");
+    }
+
+    #[test]
+    fn a_question_without_an_outcome_leaves_its_turn_to_the_next() {
+        let breaker = silent();
+        assert!(matches!(breaker.admit(at(1.0)), Admission::AskFirst(_)));
+        drop(breaker.hold_turn());
+        assert!(matches!(breaker.admit(at(1.1)), Admission::AskFirst(_)), "nobody asked");
+        let turn = breaker.hold_turn();
+        breaker.record_silence(at(1.2));
+        drop(turn);
+        assert!(matches!(breaker.admit(at(1.3)), Admission::Refused(_)), "it was asked");
     }
 
     #[test]

@@ -83,15 +83,17 @@ pub async fn search(
         ..MachineFilter::default()
     };
     let system_id = query.system_id.as_ref().map(|id| MachineFilter::ids([id.clone()]));
-    let (by_hostname, by_system_id, by_mac_address) = tokio::try_join!(
+    // All are waited for: the first may be asking whether the region is back, which the refusal of
+    // the others must not end.
+    let (by_hostname, by_system_id, by_mac_address) = tokio::join!(
         list(site, Some(MachineFilter::hostname(query.hostname.clone()))),
         list(site, system_id),
         list(site, Some(macs).filter(|macs| !macs.mac_addresses.is_empty())),
-    )?;
+    );
     for (by, machines) in
         [("hostname", by_hostname), ("system_id", by_system_id), ("mac_address", by_mac_address)]
     {
-        machines.into_iter().for_each(|machine| note_match(&mut matches, machine, by));
+        machines?.into_iter().for_each(|machine| note_match(&mut matches, machine, by));
     }
     let mut power = BTreeMap::new();
     if let Some(bmc) = &query.hardware.bmc_address {
