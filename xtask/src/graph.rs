@@ -84,6 +84,7 @@ const RULES: &[Rule] = &[
             "gpuaas-artifact",
             "gpuaas-bundle",
             "gpuaas-client",
+            "gpuaas-core",
             "gpuaas-engine",
             "gpuaas-node-agent",
             "gpuaas-store",
@@ -190,7 +191,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "host-facts",
-        may_use: &[],
+        may_use: &["gpuaas-types"],
         outside: Outside::Without(&["reqwest", "sqlx", "tokio"]),
         because: "reading a host is reading files below a root folder",
     },

@@ -25,6 +25,7 @@ mod postgres;
 mod proc;
 mod ratchet;
 mod real_host;
+mod scratch;
 mod setup;
 mod slow_tests;
 mod source_lints;

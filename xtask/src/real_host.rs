@@ -141,7 +141,10 @@ fn archives(workspace: &Workspace) -> Result<PathBuf, String> {
         build.args(["run", "--quiet", "--package", "gpuaas", "--", "bundle", "build", "--out"]);
         build.arg(&archives).arg(workspace.root.join("bundles").join(name));
         proc::quiet(build.current_dir(&workspace.root))?;
-        let built = archives.join(format!("{name}-1.0.0.tar"));
+        let manifest = workspace.root.join("bundles").join(name).join("bundle.yaml");
+        let manifest = std::fs::read_to_string(manifest).map_err(failed)?;
+        let version = manifest.lines().find_map(|line| line.strip_prefix("version: "));
+        let built = archives.join(format!("{name}-{}.tar", version.unwrap_or_default()));
         std::fs::rename(built, archives.join(format!("{name}.tar"))).map_err(failed)?;
     }
     Ok(archives)

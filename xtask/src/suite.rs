@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 use crate::making::Making;
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
+use crate::scratch::Scratch;
 use crate::{postgres, proc, real_host, setup, vm};
 
 pub(crate) const HELP: &str = "\
@@ -31,6 +32,8 @@ What it sets up:
               ~/.cache/gpuaas, made once while the tests are built and used by every checkout
   PostgreSQL  a private one, gone afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
               your own, or pass --no-postgres to skip its tests
+  files       what the tests write is in memory where /dev/shm has 4 GiB of room and 8 GiB of
+              memory are free, and gone afterwards; set TMPDIR to choose a place
   recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; unset, the
               folder ../shared/maas/recordings is used where it exists
   sequence    GPUAAS_MAAS_SEQUENCE names a file of calls in order with a region's answers; unset,
@@ -87,6 +90,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     }
     let examples = !nextest || !request.is_whole() || examples_pass(&workspace)?;
     let database = if request.with_postgres { start_postgres()? } else { None };
+    let scratch = Scratch::make()?;
     let mut suite = proc::cargo();
     suite.args(runner(nextest));
     if request.fast {
@@ -100,7 +104,13 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     if !request.with_postgres {
         suite.env_remove(POSTGRES);
     }
+    if let Some(scratch) = &scratch {
+        suite.env("TMPDIR", scratch.folder());
+    }
     let status = proc::status(suite.current_dir(&workspace.root))?;
+    if let Some(scratch) = scratch.filter(|_| !status.success()) {
+        scratch.save_leftovers();
+    }
     drop(database);
     Ok(match (status.success(), examples) {
         (true, false) => ExitCode::FAILURE,

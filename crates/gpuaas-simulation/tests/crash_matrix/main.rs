@@ -9,14 +9,13 @@
 //! Which effects there are is what `gpuaas_types::steps` says. One that no setup reaches, by the
 //! journal, fails the test by name: nothing is skipped.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a test")]
 
 mod end;
 mod region_setup;
 mod setup;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use end::{End, faults};
 use gpuaas_client::failure::Failure;
@@ -56,6 +55,7 @@ type Row = (RunKind, Option<Step>, EffectKind);
 /// One life to live.
 #[derive(Clone, Copy)]
 struct Case {
+    /// Which setup of its kind.
     setup: usize,
     /// Which moment of the run.
     index: usize,
@@ -75,24 +75,6 @@ fn block_on_current_thread<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// Does `work` for every one of `0..count`, on as many threads as there are processors.
-fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
-        let worker = || {
-            std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::SeqCst)))
-                .take_while(|index| *index < count)
-                .map(|index| (index, work(index)))
-                .collect::<Vec<_>>()
-        };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
-    });
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
 async fn undisturbed(setup: &RunSetup) -> Result<Undisturbed, Failure> {
     let mut started = setup.set(None).await?;
     assert_eq!(started.until_end().await?, DriveOutcome::Reached);
@@ -107,12 +89,16 @@ async fn undisturbed(setup: &RunSetup) -> Result<Undisturbed, Failure> {
 }
 
 /// Lives one case. Answers what is wrong with it.
-async fn run_case(case: Case, baselines: &[Undisturbed]) -> Result<Vec<String>, Failure> {
-    let mut started = SETUPS[case.setup].set(Some(case.index)).await?;
+async fn run_case(
+    case: Case,
+    setup: &RunSetup,
+    baseline: &Undisturbed,
+) -> Result<Vec<String>, Failure> {
+    let mut started = setup.set(Some(case.index)).await?;
     if started.until_end().await? != DriveOutcome::BreakpointHit {
         return Ok(vec!["the run never came to this moment".to_owned()]);
     }
-    if started.breakpoint.passed()[case.index] != baselines[case.setup].passed[case.index] {
+    if started.breakpoint.passed()[case.index] != baseline.passed[case.index] {
         return Ok(vec!["the run came to another moment than before".to_owned()]);
     }
     let mut wrong = Vec::new();
@@ -141,8 +127,8 @@ async fn run_case(case: Case, baselines: &[Undisturbed]) -> Result<Vec<String>, 
         }
     }
     wrong.extend(faults(&started, true).await.unwrap());
-    let (end, expected) = (End::read(&started).await.unwrap(), &baselines[case.setup].end);
-    wrong.extend(end.differences(expected, &baselines[case.setup].passed[case.index]));
+    let end = End::read(&started).await.unwrap();
+    wrong.extend(end.differences(&baseline.end, &baseline.passed[case.index]));
     Ok(wrong)
 }
 
@@ -243,73 +229,109 @@ fn boundaries(baseline: &Undisturbed, chosen: &[usize]) -> BTreeMap<&'static str
     count
 }
 
-#[test]
-fn the_crash_matrix_ends_every_run_as_if_nothing_had_happened() {
-    let baselines =
-        each(SETUPS.len(), |setup| block_on_current_thread(undisturbed(&SETUPS[setup])).unwrap());
-    let wrong: Vec<_> = SETUPS
-        .iter()
-        .zip(&baselines)
-        .filter(|(_, baseline)| !baseline.wrong.is_empty())
-        .map(|(setup, baseline)| format!("{} ({}): {:?}", setup.kind, setup.name, baseline.wrong))
-        .collect();
-    assert!(wrong.is_empty(), "undisturbed:\n{}", wrong.join("\n"));
+/// The cases of a kind, and the line that counts them.
+fn cases(kind: RunKind, baselines: &[Undisturbed]) -> (Vec<Case>, String) {
+    let (mut cases, mut moments) = (Vec::new(), 0);
+    let mut seen = BTreeSet::new();
+    let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
+    for (setup, baseline) in baselines.iter().enumerate() {
+        let chosen = fresh(baseline, kind, &mut seen);
+        moments += chosen.len();
+        for (name, count) in boundaries(baseline, &chosen) {
+            *counted.entry(name).or_default() += count;
+        }
+        for index in chosen {
+            let ways = disturbances(baseline.passed[index].moment).iter();
+            cases.extend(ways.map(|disturbance| Case { setup, index, disturbance: *disturbance }));
+        }
+    }
+    let effects = rows().iter().filter(|(of, ..)| *of == kind).count();
+    let counted: Vec<_> = counted.iter().map(|(name, n)| format!("{n} {name}")).collect();
+    let line = format!(
+        "crash matrix: {:<16}{effects:>3} effects {} stages {moments:>4} moments {:>5} lives  {}",
+        kind.to_string(),
+        baselines.len(),
+        cases.len(),
+        counted.join(", ")
+    );
+    (cases, line)
+}
+
+/// Lives every `parts`th case of a kind, from number `part` on.
+fn live_part(kind: RunKind, part: usize, parts: usize) {
+    let setups: Vec<&RunSetup> = SETUPS.iter().filter(|setup| setup.kind == kind).collect();
+    assert!(!setups.is_empty(), "no stage of tests/crash_matrix/setup.rs is of kind {kind}");
+    let baselines: Vec<_> =
+        setups.iter().map(|setup| block_on_current_thread(undisturbed(setup)).unwrap()).collect();
+    for (setup, baseline) in setups.iter().zip(&baselines) {
+        let wrong = baseline.wrong.join("\n");
+        assert!(wrong.is_empty(), "undisturbed, {kind} ({}):\n{wrong}", setup.name);
+    }
     let reached: BTreeSet<Row> = baselines.iter().flat_map(|t| t.reached.iter().copied()).collect();
-    let missing: Vec<_> = rows().difference(&reached).copied().collect();
+    let of_kind = rows().into_iter().filter(|(of, ..)| *of == kind);
+    let missing: Vec<_> = of_kind.filter(|row| !reached.contains(row)).collect();
     assert!(
         missing.is_empty(),
         "no stage of tests/crash_matrix/setup.rs brings these effects about: {missing:?}"
     );
-    let mut cases = Vec::new();
-    let mut lines = Vec::new();
-    for kind in KINDS {
-        let mut seen = BTreeSet::new();
-        let (mut stages, mut moments, before) = (0, 0, cases.len());
-        let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
-        for (setup, baseline) in
-            baselines.iter().enumerate().filter(|(s, _)| SETUPS[*s].kind == kind.kind)
-        {
-            let chosen = fresh(baseline, kind.kind, &mut seen);
-            stages += 1;
-            moments += chosen.len();
-            for (name, count) in boundaries(baseline, &chosen) {
-                *counted.entry(name).or_default() += count;
-            }
-            for index in chosen {
-                let ways = disturbances(baseline.passed[index].moment);
-                cases.extend(ways.iter().map(|disturbance| Case {
-                    setup,
-                    index,
-                    disturbance: *disturbance,
-                }));
-            }
-        }
-        assert!(moments > 0, "no stage of tests/crash_matrix/setup.rs is of kind {}", kind.kind);
-        let effects = rows().iter().filter(|(of, ..)| *of == kind.kind).count();
-        let counted: Vec<_> = counted.iter().map(|(name, n)| format!("{n} {name}")).collect();
-        lines.push(format!(
-            "crash matrix: {:<16}{effects:>3} effects {stages} stages {moments:>4} moments {:>5} lives  {}",
-            kind.kind.to_string(),
-            cases.len() - before,
-            counted.join(", ")
-        ));
-    }
-    println!("{}", lines.join("\n"));
-    let lived = each(cases.len(), |index| {
-        block_on_current_thread(run_case(cases[index], &baselines)).unwrap()
-    });
+    let (cases, line) = cases(kind, &baselines);
+    assert!(!cases.is_empty(), "no moment of a run of kind {kind}");
+    println!("{line}, part {part} of {parts}");
     let mut broken = Vec::new();
-    for (case, wrong) in cases.iter().zip(lived).filter(|(_, wrong)| !wrong.is_empty()) {
-        let setup = &SETUPS[case.setup];
-        let moment = &baselines[case.setup].passed[case.index];
-        broken.push(format!(
-            "{} ({}), {:?} at moment {}, {moment:?}:\n{}",
-            setup.kind,
-            setup.name,
-            case.disturbance,
-            case.index,
-            wrong.join("\n")
-        ));
+    for case in cases.iter().skip(part - 1).step_by(parts) {
+        let (setup, baseline) = (setups[case.setup], &baselines[case.setup]);
+        let wrong = block_on_current_thread(run_case(*case, setup, baseline)).unwrap();
+        if !wrong.is_empty() {
+            let (moment, name) = (&baseline.passed[case.index], setup.name);
+            let at = format!("{:?} at moment {}, {moment:?}", case.disturbance, case.index);
+            broken.push(format!("{kind} ({name}), {at}:\n{}", wrong.join("\n")));
+        }
     }
     assert!(broken.is_empty(), "{} of {}:\n{}", broken.len(), cases.len(), broken.join("\n\n"));
+}
+
+/// A test for each part of each kind: parts run beside each other, and none of them alone is what
+/// a run of the suite waits for.
+macro_rules! parts {
+    ($($test:ident: $kind:ident $part:literal of $parts:literal)*) => {
+        $(
+            #[test]
+            fn $test() {
+                live_part(RunKind::$kind, $part, $parts);
+            }
+        )*
+
+        /// What the tests live.
+        const PARTS: &[(RunKind, usize, usize)] = &[$((RunKind::$kind, $part, $parts)),*];
+    };
+}
+
+parts! {
+    crash_matrix_of_onboard_1: Onboard 1 of 4
+    crash_matrix_of_onboard_2: Onboard 2 of 4
+    crash_matrix_of_onboard_3: Onboard 3 of 4
+    crash_matrix_of_onboard_4: Onboard 4 of 4
+    crash_matrix_of_decommission_1: Decommission 1 of 2
+    crash_matrix_of_decommission_2: Decommission 2 of 2
+    crash_matrix_of_reimage_1: Reimage 1 of 4
+    crash_matrix_of_reimage_2: Reimage 2 of 4
+    crash_matrix_of_reimage_3: Reimage 3 of 4
+    crash_matrix_of_reimage_4: Reimage 4 of 4
+    crash_matrix_of_soft_reset: SoftReset 1 of 1
+    crash_matrix_of_storage_cleanup: StorageCleanup 1 of 1
+    crash_matrix_of_detach: Detach 1 of 1
+    crash_matrix_of_remove: Remove 1 of 1
+}
+
+#[test]
+fn every_part_of_every_kind_is_in_the_crash_matrix() {
+    for kind in KINDS {
+        let mut lived = PARTS.iter().filter(|(of, ..)| *of == kind.kind);
+        let parts = lived.clone().next().map_or(1, |(.., parts)| *parts);
+        let all = (1..=parts).all(|part| lived.next() == Some(&(kind.kind, part, parts)));
+        assert!(all && lived.next().is_none(), "{} is not lived part by part", kind.kind);
+    }
+    let setups: BTreeSet<_> = SETUPS.iter().map(|setup| setup.kind.to_string()).collect();
+    let kinds: BTreeSet<_> = KINDS.iter().map(|kind| kind.kind.to_string()).collect();
+    assert_eq!(setups, kinds);
 }
