@@ -60,8 +60,9 @@ printf 'booted in %.1f s\n' "$(awk "BEGIN { print $EPOCHREALTIME - $began }")"
 inside install -D -m 755 /dev/stdin /usr/local/bin/gpuaas-node-agent <"$agent"
 for name_of in h200-ib h200-slice-vm; do
     archive=${GPUAAS_ARCHIVES:?a folder with the bundles archives}/$name_of.tar
+    version=$(tar -xOf "$archive" manifest.json | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])')
     inside tee "/run/$name_of.tar" <"$archive" >/dev/null
-    inside gpuaas-node-agent bundle unpack --bundle "$name_of@1.0.0" --into "$bundles/$name_of" \
+    inside gpuaas-node-agent bundle unpack --bundle "$name_of@$version" --into "$bundles/$name_of" \
         --digest "$(sha256sum <"$archive" | cut -d ' ' -f 1)" "/run/$name_of.tar"
 done
 bundle first

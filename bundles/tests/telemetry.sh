@@ -41,6 +41,27 @@ test_telemetry_elsewhere() {
     said "no dashboard on http://127.0.0.1:19998"
 }
 
+# Docker's metrics need its group, which a site may refuse its Netdata; a Netdata without go.d.plugin
+# has no use for it.
+test_netdata_asks_docker() {
+    use h200-ib
+    twice netdata H200_NETDATA_REQUIRED=1
+    has_line /etc/group "docker:x:998:netdata"
+    has_line /etc/netdata/go.d.conf "  docker: yes"
+    twice netdata H200_NETDATA_REQUIRED=1 H200_TELEMETRY_GROUPS="system mem"
+    has_line /etc/group "docker:x:998:"
+    has_line /etc/netdata/go.d.conf "  docker: no"
+    twice netdata H200_NETDATA_REQUIRED=1
+    rm -- "$root/usr/libexec/netdata/plugins.d/go.d.plugin"
+    passes netdata H200_NETDATA_REQUIRED=1
+    said "this Netdata has no go.d.plugin"
+    has_line /etc/group "docker:x:998:"
+    sed -i '/^docker:/d' "$root/etc/group"
+    : >"$root/usr/libexec/netdata/plugins.d/go.d.plugin"
+    passes netdata H200_NETDATA_REQUIRED=1
+    said "there is no group docker, so Netdata has no metrics of containers"
+}
+
 # A run that broke off between the file and the restart is made good.
 test_netdata_broken_off() {
     use h200-ib

@@ -23,6 +23,26 @@ if ! compgen -G "$(at /usr)/lib*/netdata/plugins.d/go.d.plugin" >/dev/null; then
     say "warning: this Netdata has no go.d.plugin; GPU metrics need the package netdata-plugin-go of its makers"
 fi
 
+# Docker answers its own group alone, and whoever is in it is as good as root on the host. A site that
+# does not want its Netdata to be takes docker out of telemetry_groups.
+in_docker_group() {
+    awk -F: '$1 == "docker" { n = split($4, members, ","); for (i = 1; i <= n; i++) if (members[i] == "netdata") found = 1 }
+        END { exit !found }' "$(at /etc/group)"
+}
+asks_docker=0
+if [[ " $H200_TELEMETRY_GROUPS " == *" docker "* ]] && compgen -G "$(at /usr)/lib*/netdata/plugins.d/go.d.plugin" >/dev/null; then asks_docker=1; fi
+if ((asks_docker)) && ! grep -q '^docker:' "$(at /etc/group)"; then
+    say "warning: there is no group docker, so Netdata has no metrics of containers"
+    asks_docker=0
+fi
+if ((asks_docker)) && ! in_docker_group; then
+    host_do usermod --append --groups docker netdata
+    if ! dry; then say "changed group docker (netdata added)"; fi
+elif ! ((asks_docker)) && in_docker_group; then
+    host_do gpasswd --delete netdata docker
+    if ! dry; then say "changed group docker (netdata removed)"; fi
+fi
+
 # The setting of the budget has had two names; Netdata passes over the one that it does not know.
 place /etc/netdata/netdata.conf 0644 <<CONF
 # Written by ${GPUAAS_BUNDLE%@*}.
@@ -53,6 +73,7 @@ place /etc/netdata/netdata.conf 0644 <<CONF
 CONF
 # A slice host's GPUs are its guests', and a collector that opens them would hold them.
 collectors=$(<"$GPUAAS_BUNDLE_DIR/files/netdata/go.d.conf")
+if ! ((asks_docker)); then collectors=${collectors/docker: yes/docker: no}; fi
 if [[ $H200_HOST_ROLE == slice ]]; then collectors=${collectors/nvidia_smi: yes/nvidia_smi: no}; fi
 place /etc/netdata/go.d.conf 0644 <<<"$collectors"
 files=(/etc/netdata/netdata.conf /etc/netdata/go.d.conf)

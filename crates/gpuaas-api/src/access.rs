@@ -12,6 +12,7 @@ use gpuaas_store::{TokenPurpose, sha256};
 use gpuaas_types::TaskId;
 use gpuaas_types::access::{AccessView, OperationRow, Scope, operation};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::limits::ListenerKind;
 
 use crate::auth;
 use crate::caller::Caller;
@@ -32,6 +33,7 @@ pub(crate) async fn check(
 ) -> ApiResult<Response> {
     let headers = request.headers().clone();
     let caller = authenticate(&ctx, &headers).await?;
+    ctx.count_request(ListenerKind::Operators, caller.name())?;
     let row = row(&request)?;
     let caller = caller.asks_for(row)?;
     check_site(&ctx, &caller, row, &params, request.uri()).await?;

@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use gpuaas_engine::tokens;
 use gpuaas_store::{NewToken, Store, StoreError, TokenGrant, TokenPurpose, TokenRejection, sha256};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::limits::ListenerKind;
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use uuid::Uuid;
 
@@ -92,6 +93,9 @@ impl FromRequestParts<Ctx> for Bootstrap {
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
         let grant = check_token(ctx, &parts.headers, TokenPurpose::Bootstrap).await?;
+        if let Some(node_id) = grant.node_id {
+            ctx.count_request(ListenerKind::Nodes, &node_id.to_string())?;
+        }
         grant.run_id.map(Self).ok_or_else(|| problem(ProblemCode::TokenUnknown).into())
     }
 }

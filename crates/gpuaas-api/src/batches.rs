@@ -332,7 +332,11 @@ pub(crate) async fn resume(
     Body(order): Body<BatchActionRequest>,
 ) -> ApiResult<Json<BatchResource>> {
     let batch = ctx.store.batch(&text).await?;
-    let profile_revision = ctx.store.profile(batch.profile_id).await?.revision;
+    // What begins from now on is held to what a new batch would be.
+    let profile = ctx.store.profile(batch.profile_id).await?;
+    let site = ctx.store.site(batch.site_id).await?;
+    bundles::check_can_begin(&ctx, &site, &profile, None).await?;
+    let profile_revision = profile.revision;
     command(&ctx, &caller, &text, &order, OperatorBatchCommand::Resume { profile_revision }).await
 }
 

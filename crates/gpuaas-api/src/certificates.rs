@@ -18,6 +18,7 @@ use gpuaas_types::api::{
     CertificateState, CertificateView, NodeCertificates, RevokeCertificate, Source, TimelineEvent,
 };
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::limits::ListenerKind;
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use serde_json::json;
 
@@ -45,14 +46,12 @@ impl FromRequestParts<Ctx> for Agent {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
-        if matches!(ctx.nodes, NodeAccess::Certificates(_)) {
-            return certified_agent(ctx, parts).await;
-        }
-        let grant = auth::check_token(ctx, &parts.headers, TokenPurpose::Agent).await?;
-        match (grant.node_id, grant.run_id) {
-            (Some(node_id), Some(run_id)) => Ok(Self { node_id, run_id, fingerprint: None }),
-            _ => Err(problem(ProblemCode::TokenUnknown).into()),
-        }
+        let agent = match ctx.nodes {
+            NodeAccess::Certificates(_) => certified_agent(ctx, parts).await?,
+            NodeAccess::StandIns => stand_in(ctx, parts).await?,
+        };
+        ctx.count_request(ListenerKind::Nodes, &agent.node_id.to_string())?;
+        Ok(agent)
     }
 }
 
@@ -63,6 +62,15 @@ pub(crate) fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
     }
     let detail = format!("the credential was given in run {}", agent.run_id);
     Err(problem(ProblemCode::RunMismatch).with_detail(detail))
+}
+
+/// The stand-in behind a request with a bearer credential.
+async fn stand_in(ctx: &Ctx, parts: &Parts) -> ApiResult<Agent> {
+    let grant = auth::check_token(ctx, &parts.headers, TokenPurpose::Agent).await?;
+    match (grant.node_id, grant.run_id) {
+        (Some(node_id), Some(run_id)) => Ok(Agent { node_id, run_id, fingerprint: None }),
+        _ => Err(problem(ProblemCode::TokenUnknown).into()),
+    }
 }
 
 /// The agent behind a request on the nodes' listener.

@@ -10,11 +10,13 @@ use gpuaas_engine::{Clock, Connect, RealClock, Supervisor};
 use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
 use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
+use gpuaas_types::limits::{ListenerKind, ListenerLimits};
 use gpuaas_types::{IdSource, Problem, Timestamp};
 use tokio::sync::Semaphore;
 
 use crate::health::HealthCheck;
 use crate::long_poll::TaskSignals;
+use crate::rate_limit::RateLimits;
 use crate::rejection_audit::RejectionAudit;
 
 /// Longest task poll, in seconds.
@@ -62,6 +64,10 @@ pub struct ApiSettings {
     pub simulated_hosts: bool,
     /// Limits of requests to the telemetry edges of hosts.
     pub telemetry: TelemetryLimits,
+    /// How often a token may ask.
+    pub operators: ListenerLimits,
+    /// How often a node may ask.
+    pub nodes: ListenerLimits,
 }
 
 impl Default for ApiSettings {
@@ -73,6 +79,8 @@ impl Default for ApiSettings {
             agent: None,
             simulated_hosts: false,
             telemetry: TelemetryLimits::default(),
+            operators: ListenerLimits::defaults(ListenerKind::Operators),
+            nodes: ListenerLimits::defaults(ListenerKind::Nodes),
         }
     }
 }
@@ -118,6 +126,7 @@ struct Inner {
     state: ApiState,
     task_signals: Arc<TaskSignals>,
     rejection_audit: RejectionAudit,
+    rate_limits: RateLimits,
     telemetry_permits: Semaphore,
     health: HealthCheck,
     sites: Sites,
@@ -141,6 +150,7 @@ impl Ctx {
         let task_signals = TaskSignals::start(&state.store, &state.clock, &state.supervisor);
         let telemetry_permits = Semaphore::new(TELEMETRY_PERMITS);
         let rejection_audit = RejectionAudit::default();
+        let rate_limits = RateLimits::new(&state.settings.operators, &state.settings.nodes);
         let health = HealthCheck::default();
         let (store, clock) = (state.store.clone(), Arc::clone(&state.clock));
         let sites = Sites::new(store, clock, Arc::clone(&state.connect));
@@ -148,6 +158,7 @@ impl Ctx {
             state,
             task_signals,
             rejection_audit,
+            rate_limits,
             telemetry_permits,
             health,
             sites,
@@ -183,6 +194,14 @@ impl Ctx {
 
     pub(crate) fn rejection_audit(&self) -> &RejectionAudit {
         &self.0.rejection_audit
+    }
+
+    /// Counts a request of a caller whose credential is good.
+    ///
+    /// # Errors
+    /// `too_many_requests`.
+    pub(crate) fn count_request(&self, kind: ListenerKind, caller: &str) -> Result<(), Problem> {
+        self.0.rate_limits.count(kind, caller, self.now())
     }
 
     pub(crate) fn telemetry_permits(&self) -> &Semaphore {

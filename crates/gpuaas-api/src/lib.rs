@@ -51,6 +51,7 @@ mod pages;
 mod probe;
 pub mod problem;
 mod profiles;
+mod rate_limit;
 mod rejection_audit;
 mod rejections;
 mod removal;

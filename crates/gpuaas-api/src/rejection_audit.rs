@@ -1,7 +1,10 @@
 //! How many rejections of credentials are written down.
 //!
-//! Whoever is rejected is not known, so what he causes to be written is bounded: the same cause
-//! from the same address once in [`REPEAT_SECONDS`], and [`MAX_REJECTIONS`] altogether in that time.
+//! There are two budgets. A *guess* is a credential that nobody here ever made, so whoever sends
+//! guesses decides how many there are: the same one from the same address is written down once in
+//! [`REPEAT_SECONDS`], and [`MAX_GUESSES`] altogether in that time. A *known* credential, which was
+//! made here and is refused now, is worth a line however many guesses there are: it may have been
+//! stolen. Its number is bounded by what was made, so it has no budget but that of its repetitions.
 
 use std::collections::HashMap;
 
@@ -10,38 +13,88 @@ use parking_lot::Mutex;
 
 /// Seconds for which the same rejection is not written down again.
 const REPEAT_SECONDS: f64 = 600.0;
-/// Rejections that are written down in that time.
-const MAX_REJECTIONS: usize = 500;
+/// Guesses that are written down in that time.
+const MAX_GUESSES: usize = 500;
+
+/// What is known of a credential that is rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CredentialOrigin {
+    /// It was made here.
+    Known,
+    /// Nobody here made it.
+    Guess,
+}
+
+/// When a rejection was written down, and how often it came again since.
+#[derive(Debug, Clone, Copy)]
+struct Recorded {
+    at: Timestamp,
+    repeated: u64,
+}
+
+#[derive(Default)]
+struct Budgets {
+    known: HashMap<String, Recorded>,
+    guesses: HashMap<String, Recorded>,
+}
 
 /// When each rejection was written down last, by its key.
 #[derive(Default)]
-pub(crate) struct RejectionAudit(Mutex<HashMap<String, Timestamp>>);
+pub(crate) struct RejectionAudit(Mutex<Budgets>);
 
 impl RejectionAudit {
-    /// Whether the rejection of this key is to be written down now; remembers that it was.
-    pub(crate) fn should_record(&self, key: String, now: Timestamp) -> bool {
-        let mut recorded = self.0.lock();
-        recorded.retain(|_, at| now.seconds_since(*at) < REPEAT_SECONDS);
-        if recorded.contains_key(&key) || recorded.len() >= MAX_REJECTIONS {
-            return false;
+    /// How often the rejection of this key came since it was written down, if it is to be written
+    /// down now; remembers that it was.
+    pub(crate) fn should_record(
+        &self,
+        key: String,
+        origin: CredentialOrigin,
+        now: Timestamp,
+    ) -> Option<u64> {
+        let mut budgets = self.0.lock();
+        let (recorded, limit) = match origin {
+            CredentialOrigin::Known => (&mut budgets.known, usize::MAX),
+            CredentialOrigin::Guess => (&mut budgets.guesses, MAX_GUESSES),
+        };
+        let is_recent = |recorded: &Recorded| now.seconds_since(recorded.at) < REPEAT_SECONDS;
+        if let Some(earlier) = recorded.get_mut(&key) {
+            if is_recent(earlier) {
+                earlier.repeated += 1;
+                return None;
+            }
+            let repeated = earlier.repeated;
+            *earlier = Recorded { at: now, repeated: 0 };
+            return Some(repeated);
         }
-        recorded.insert(key, now);
-        true
+        recorded.retain(|_, recorded| is_recent(recorded));
+        if recorded.len() >= limit {
+            return None;
+        }
+        recorded.insert(key, Recorded { at: now, repeated: 0 });
+        Some(0)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::CredentialOrigin::{Guess, Known};
     use super::*;
 
     #[test]
-    fn the_same_rejection_is_recorded_once_in_a_while_and_there_is_a_limit() {
+    fn the_same_rejection_is_recorded_once_in_a_while_and_guesses_have_a_limit() {
         let (audit, begin) = (RejectionAudit::default(), Timestamp::from_micros(0));
-        let record =
-            |key: &str, seconds| audit.should_record(key.to_owned(), begin.plus_seconds(seconds));
-        assert!(record("a", 0.0) && !record("a", 599.0) && record("b", 1.0) && record("a", 600.0));
-        let recorded = (0..2 * MAX_REJECTIONS).filter(|n| record(&n.to_string(), 601.0)).count();
-        assert_eq!(recorded, MAX_REJECTIONS - 1);
-        assert!(record("c", 1300.0));
+        let record = |key: &str, origin, seconds| {
+            audit.should_record(key.to_owned(), origin, begin.plus_seconds(seconds))
+        };
+        assert_eq!(record("a", Guess, 0.0), Some(0));
+        assert_eq!(record("a", Guess, 599.0), None);
+        assert_eq!(record("b", Guess, 1.0), Some(0));
+        assert_eq!(record("a", Guess, 600.0), Some(1), "it came once more meanwhile");
+        let guesses = 0..2 * MAX_GUESSES;
+        let recorded = guesses.filter(|n| record(&n.to_string(), Guess, 601.0).is_some()).count();
+        assert_eq!(recorded, MAX_GUESSES - 1);
+        assert_eq!(record("stolen", Known, 601.0), Some(0), "guesses take nothing from it");
+        assert_eq!(record("stolen", Known, 602.0), None);
+        assert_eq!(record("c", Guess, 1300.0), Some(0));
     }
 }

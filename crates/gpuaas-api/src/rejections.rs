@@ -8,16 +8,43 @@ use axum::response::Response;
 use gpuaas_identity::{Peer, PeerCertificate};
 use gpuaas_store::{NewAuditEntry, sha256};
 use gpuaas_types::api::{Source, TimelineEvent};
-use gpuaas_types::codes::TimelineCode;
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{NodeId, Problem};
 use serde_json::json;
 
 use crate::auth;
 use crate::ctx::Ctx;
+use crate::rejection_audit::CredentialOrigin;
 
-/// Whether a code says that a credential was refused.
-fn is_rejection(code: &str) -> bool {
-    code.starts_with("token_") || code.starts_with("certificate_") || code == "run_over"
+/// Whether a code says that a credential was refused, and whether that was made here.
+fn rejected(code: &str) -> Option<CredentialOrigin> {
+    use ProblemCode::{
+        CertificateExpired, CertificateMissing, CertificateNotYetValid, CertificateRevoked,
+        CertificateSuperseded, CertificateUnknown, CertificateWrongAuthority, RunOver,
+        TokenContested, TokenExpired, TokenMissing, TokenNotYetUsable, TokenOfOtherRun,
+        TokenOtherMachine, TokenRevoked, TokenUnknown, TokenUsed, TokenWrongPurpose,
+    };
+    match ProblemCode::from_code(code)? {
+        TokenMissing
+        | TokenUnknown
+        | CertificateMissing
+        | CertificateUnknown
+        | CertificateWrongAuthority => Some(CredentialOrigin::Guess),
+        TokenUsed
+        | TokenContested
+        | TokenOtherMachine
+        | TokenExpired
+        | TokenRevoked
+        | TokenOfOtherRun
+        | TokenWrongPurpose
+        | TokenNotYetUsable
+        | RunOver
+        | CertificateRevoked
+        | CertificateSuperseded
+        | CertificateExpired
+        | CertificateNotYetValid => Some(CredentialOrigin::Known),
+        _ => None,
+    }
 }
 
 /// What is known of a client before its credential is checked: its address, and what it shows.
@@ -56,28 +83,33 @@ pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) 
     let client = UnknownClient::from_request(&request);
     let response = next.run(request).await;
     if let Some(problem) = response.extensions().get::<Problem>()
-        && is_rejection(&problem.code)
+        && let Some(origin) = rejected(&problem.code)
     {
-        record(&ctx, &client, problem).await;
+        record(&ctx, &client, origin, problem).await;
     }
     response
 }
 
-async fn record(ctx: &Ctx, client: &UnknownClient, problem: &Problem) {
+async fn record(ctx: &Ctx, client: &UnknownClient, origin: CredentialOrigin, problem: &Problem) {
     let Problem { code, detail, .. } = problem;
     let now = ctx.now();
-    if !ctx.rejection_audit().should_record(client.key(code), now) {
+    let audit = ctx.rejection_audit();
+    let Some(repeated) = audit.should_record(client.key(code), origin, now) else {
         return tracing::debug!(code, detail, "refused again");
-    }
+    };
     let node_id = node_of(ctx, client).await;
     let (address, shown) = (client.address.clone(), client.certificate.as_deref());
     let entry = NewAuditEntry {
         actor: address.clone().unwrap_or_else(|| "unknown".to_owned()),
         action: "credential.refused".to_owned(),
-        subject: node_id.map_or_else(|| "unknown".to_owned(), |id| id.to_string()),
+        subject: match node_id {
+            Some(id) => id.to_string(),
+            None => program_of(ctx, client).await.unwrap_or_else(|| "unknown".to_owned()),
+        },
         detail: json!({
             "code": code, "detail": detail, "method": client.method.as_str(),
             "path": client.path, "serial": shown.map(|shown| &shown.serial),
+            "repeated": repeated,
         }),
     };
     if let Err(error) = ctx.store.append_audit_entry(now, entry).await {
@@ -105,4 +137,9 @@ async fn node_of(ctx: &Ctx, client: &UnknownClient) -> Option<NodeId> {
         return Some(ctx.store.certificate(shown.fingerprint).await.ok()??.node_id);
     }
     ctx.store.token_owner(client.token?).await.ok()?
+}
+
+/// The name of the program whose token it is, however that ended.
+async fn program_of(ctx: &Ctx, client: &UnknownClient) -> Option<String> {
+    ctx.store.access_token_name(client.token?).await.ok()?
 }

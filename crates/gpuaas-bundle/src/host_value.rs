@@ -31,9 +31,7 @@ pub fn refuse_shared<'a>(
     let mut known: BTreeMap<(&str, String), &str> = BTreeMap::new();
     for HostValue { host, input, value } in values {
         let mut own = BTreeSet::new();
-        for word in value.split([' ', ',']).filter(|word| !word.is_empty()) {
-            // Two prefixes of one address are one address.
-            let one = word.split_once('/').map_or(word, |(address, _)| address).to_lowercase();
+        for one in without_prefixes(&value) {
             let twice = !own.insert(one.clone());
             let first = known.insert((input, one.clone()), host);
             if let Some(first) = first.filter(|first| twice || *first != host) {
@@ -79,8 +77,53 @@ pub fn derived<'a>(
     derived.collect()
 }
 
-/// As the phase `ipoib` of `h200-ib` computes it.
-fn derived_address(address: &str, subnet: &str) -> Option<Ipv4Addr> {
+/// The values that the host with `values` has for itself alone, set or derived: by input, each address
+/// in lower case and without its prefix.
+#[must_use]
+pub fn own_values(
+    declared: &BTreeMap<String, Input>,
+    values: &Inputs,
+) -> BTreeMap<String, Vec<String>> {
+    let unique = declared.iter().filter(|(_, input)| input.unique);
+    let set = unique.filter_map(|(name, _)| Some((name.as_str(), values.get(name)?.clone())));
+    let derived = derived(declared, "", values).into_iter().map(|one| (one.input, one.value));
+    let mut own: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, text) in set.chain(derived) {
+        let words: Vec<String> = without_prefixes(&text).collect();
+        if !words.is_empty() {
+            own.entry(name.to_owned()).or_default().extend(words);
+        }
+    }
+    own
+}
+
+/// Inputs that a host with `values` derives from an address which is set nowhere, so that the host and
+/// MAAS alone know it: the subnet of each.
+#[must_use]
+pub fn derived_on_host(
+    declared: &BTreeMap<String, Input>,
+    values: &Inputs,
+) -> BTreeMap<String, String> {
+    let value = |name: &str| values.get(name).filter(|text| !text.is_empty());
+    let open = declared.iter().filter(|(name, _)| value(name).is_none());
+    let derived = open.filter_map(|(name, input)| {
+        let from = input.derived.as_ref()?;
+        let subnet = value(&from.subnet).filter(|_| value(&from.address).is_none())?;
+        Some((name.clone(), subnet.clone()))
+    });
+    derived.collect()
+}
+
+/// The words of a list, each address without its prefix: two prefixes of one address are one address.
+fn without_prefixes(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split([' ', ',']).filter(|word| !word.is_empty());
+    words.map(|word| word.split_once('/').map_or(word, |(address, _)| address).to_lowercase())
+}
+
+/// The address of `subnet` with the host part of `address`, as the phase `ipoib` of `h200-ib` computes
+/// it; none where either is of IPv6.
+#[must_use]
+pub fn derived_address(address: &str, subnet: &str) -> Option<Ipv4Addr> {
     let first = address.split([' ', ',']).next()?;
     let address: Ipv4Addr = first.split('/').next()?.parse().ok()?;
     let subnet: Ipv4Net = subnet.parse().ok()?;
@@ -159,6 +202,20 @@ mod tests {
             of("a", "10.1.0.5/16").into_iter().chain(of("b", "10.2.0.5/16")).collect();
         let error = refuse_shared(all).unwrap_err().to_string();
         assert_eq!(error, "input address: a and b would both have 192.168.0.5");
+        // Where nothing names the address, only the host and MAAS know what it derives.
+        let set = |own: &str, address: &str| -> Inputs {
+            let all = [("own", own), ("address", address), ("fabric", fabric)];
+            all.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
+        };
+        let open = |values: &Inputs| derived_on_host(&declared, values).into_values().next();
+        assert_eq!(open(&set("", "")).as_deref(), Some(fabric));
+        assert_eq!(open(&set("10.1.0.5/16", "")), None);
+        assert_eq!(open(&set("", "192.168.7.1/16")), None);
+        let own = own_values(&declared, &set("10.1.0.5/16", ""));
+        let expected = [("address", "192.168.0.5"), ("own", "10.1.0.5")];
+        let expected = expected.map(|(name, one)| (name.to_owned(), vec![one.to_owned()]));
+        assert_eq!(own, expected.into());
+        assert_eq!(own_values(&declared, &set("", "")), BTreeMap::new());
         let one = [("own".to_owned(), "10.0.0.1/8".to_owned())].into();
         let error = refuse_for_many(&declared, &one).unwrap_err();
         assert_eq!(error.code(), "bundle_input_not_of_one_host");

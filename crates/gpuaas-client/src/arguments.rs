@@ -72,6 +72,17 @@ pub struct ConnectionArgs {
         help_heading = "Connection"
     )]
     pub token_file: Option<PathBuf>,
+    /// File of what is trusted for an https control plane, PEM, in the place of this system's
+    /// authorities: `ca.pem` of its data folder [default: gpuaas-data/ca.pem, where it exists, for
+    /// one on this host].
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "GPUAAS_SERVER_CA_FILE",
+        hide_env_values = true,
+        help_heading = "Connection"
+    )]
+    pub server_ca_file: Option<PathBuf>,
     /// Where the contexts are.
     #[command(flatten)]
     pub config: ConfigArgs,

@@ -6,6 +6,7 @@ mod changes;
 mod pages;
 pub(crate) mod secrets;
 mod tasks;
+mod trust;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +30,8 @@ use crate::arguments::{ApiArgs, ConnectionArgs};
 use crate::contexts;
 use crate::failure::{Exit, Failure};
 use crate::server_time;
+
+pub use self::trust::Trust;
 
 const CONNECT_SECONDS: u64 = 5;
 /// Adding a site asks MAAS several things, and a region may take its time.
@@ -75,6 +78,14 @@ impl ApiClient {
     /// `server_url_invalid` when `server` is no http or https URL; `http_unavailable` when no HTTP
     /// client can be made.
     pub fn new(server: &str, token: &str) -> Result<Self, Failure> {
+        Self::with_trust(server, token, &Trust::System)
+    }
+
+    /// The same, where something else is trusted than this system's authorities.
+    ///
+    /// # Errors
+    /// `ca_file_unusable`, besides those of [`ApiClient::new`].
+    pub fn with_trust(server: &str, token: &str, trust: &Trust) -> Result<Self, Failure> {
         install_cryptography();
         let base = Url::parse(&with_scheme(server))
             .ok()
@@ -91,7 +102,10 @@ impl ApiClient {
             .timeout(Duration::from_secs(CALL_SECONDS))
             .user_agent(concat!("gpuaas/", env!("CARGO_PKG_VERSION")));
         // A plain http server needs no certificate authorities, and a bare host may have none.
-        let builder = if base.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
+        let builder = match base.scheme() {
+            "http" => builder.tls_certs_only([]),
+            _ => trust.apply(builder)?,
+        };
         let http = builder
             .build()
             .map_err(|error| Failure::local(CommandCode::HttpUnavailable, chain(&error)))?;
@@ -121,7 +135,9 @@ impl ApiClient {
                 None => default_token()?,
             },
         };
-        Self::new(&target.server, &token)
+        let ca_file = args.server_ca_file.as_ref().or(target.ca_file.as_ref());
+        let trust = Trust::of_file(ca_file.map(PathBuf::as_path), &target.server)?;
+        Self::with_trust(&target.server, &token, &trust)
     }
 
     /// `POST /api/v1/sites`.
@@ -416,8 +432,9 @@ impl ApiClient {
         };
         let hint =
             "start it with `gpuaas serve`, or name it with --server, --context or GPUAAS_SERVER";
-        let detail = format!("{}: {}", self.base, chain(&error.without_url()));
-        Failure::new(Exit::Unreachable, code, detail).hint(hint)
+        let cause = chain(&error.without_url());
+        let (code, hint) = trust::hint(&self.base, &cause).unwrap_or((code, hint));
+        Failure::new(Exit::Unreachable, code, format!("{}: {cause}", self.base)).hint(hint)
     }
 }
 

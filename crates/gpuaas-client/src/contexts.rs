@@ -28,6 +28,9 @@ pub struct Context {
     /// File that holds the admin token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// File of what is trusted for an https control plane, PEM; none: this system's authorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
 }
 
 /// What the file holds.
@@ -121,6 +124,15 @@ pub(crate) struct Target {
     pub(crate) context: Option<String>,
     /// The context's file of the admin token.
     pub(crate) token_file: Option<PathBuf>,
+    /// The context's file of what is trusted.
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+impl Target {
+    /// A server without a context.
+    const fn new(server: String) -> Self {
+        Self { server, context: None, token_file: None, ca_file: None }
+    }
 }
 
 /// The server that is named, else the context that is named, else the one in use, else this machine.
@@ -129,14 +141,14 @@ pub(crate) struct Target {
 /// `context_not_found`, `context_file_unusable`.
 pub(crate) fn target(args: &ConnectionArgs) -> Result<Target, Failure> {
     if let Some(server) = &args.server {
-        return Ok(Target { server: server.clone(), context: None, token_file: None });
+        return Ok(Target::new(server.clone()));
     }
     let contexts = ContextFile::below(args.config.config_home.as_deref()).load()?;
     let Some(name) = args.context.as_ref().or(contexts.current.as_ref()) else {
-        return Ok(Target { server: DEFAULT_SERVER.to_owned(), context: None, token_file: None });
+        return Ok(Target::new(DEFAULT_SERVER.to_owned()));
     };
-    let Context { server, token_file } = contexts.find(name)?.clone();
-    Ok(Target { server, context: Some(name.clone()), token_file })
+    let Context { server, token_file, ca_file } = contexts.find(name)?.clone();
+    Ok(Target { server, context: Some(name.clone()), token_file, ca_file })
 }
 
 /// A context whose control plane wants a token that nobody gave.
@@ -156,7 +168,8 @@ mod tests {
     use crate::arguments::ConfigArgs;
 
     fn context(server: &str, token_file: Option<&str>) -> Context {
-        Context { server: server.to_owned(), token_file: token_file.map(PathBuf::from) }
+        let token_file = token_file.map(PathBuf::from);
+        Context { server: server.to_owned(), token_file, ca_file: None }
     }
 
     #[test]

@@ -20,4 +20,4 @@ pub mod waterfall;
 mod wrap;
 
 pub use client::secrets::SecretScope;
-pub use client::{ApiClient, chain, install_cryptography};
+pub use client::{ApiClient, Trust, chain, install_cryptography};

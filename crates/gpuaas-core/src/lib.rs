@@ -23,11 +23,13 @@ pub mod layout;
 pub mod machine_identity;
 pub mod node_problem;
 pub mod node_state;
+pub mod placement;
 pub mod policy;
 pub mod preset;
 pub mod recheck;
 pub mod record;
 pub mod run_state;
+pub mod slots;
 pub mod snapshot;
 pub mod step_duration;
 

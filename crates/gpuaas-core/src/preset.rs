@@ -17,7 +17,13 @@ const COMMISSIONING_BASE: &str = "commissioning-base@1.0.0";
 /// What every deployed H200 host has to show, its eight GPUs among it.
 const VALIDATE_H200: &str = "validate-h200@1.1.0";
 
-/// All eight, in that order.
+/// The same of one whose fabric is Ethernet.
+const VALIDATE_H200_ROCE: &str = "validate-h200-roce@1.0.0";
+
+/// Links of the fabric that an H200 server has: one for each GPU.
+const H200_FABRIC_LINKS: &str = "8";
+
+/// All nine, in that order.
 #[must_use]
 pub fn presets() -> Vec<ProfilePreset> {
     let base = || ProfileSpec {
@@ -29,6 +35,7 @@ pub fn presets() -> Vec<ProfilePreset> {
         post_deploy_validation_bundle_ref: VALIDATE_H200.to_owned(),
         commissioning_bundle_ref: COMMISSIONING_BASE.to_owned(),
         fabric_mode: FabricMode::Ib,
+        site_bootstrap_inputs: [("fabric_links".to_owned(), H200_FABRIC_LINKS.to_owned())].into(),
         ..ProfileSpec::default()
     };
     vec![
@@ -76,13 +83,24 @@ pub fn presets() -> Vec<ProfilePreset> {
         preset(
             "h200-bare-metal",
             "H200 servers on InfiniBand, used whole: not active without eight H200 and eight ports",
-            h200("h200-ib@1.0.0"),
+            h200("h200-ib@1.1.0"),
         ),
         preset(
             "h200-slices",
             "H200 servers whose GPUs go to virtual machines: not active without eight H200 and eight \
              ports",
-            h200("h200-slice-vm@1.0.0"),
+            h200("h200-slice-vm@1.1.0"),
+        ),
+        preset(
+            "h200-roce",
+            "H200 servers on a RoCE fabric, used whole: not active without eight H200 and eight ports; \
+             the site names the fabric's links and network",
+            ProfileSpec {
+                fabric_mode: FabricMode::Roce,
+                enable_phase2_roce: true,
+                post_deploy_validation_bundle_ref: VALIDATE_H200_ROCE.to_owned(),
+                ..h200("h200-roce@1.1.0")
+            },
         ),
     ]
 }

@@ -226,6 +226,18 @@ pub struct ReadFailure {
     pub count: u32,
 }
 
+/// Values of inputs of which each host has its own, such as its address on the fabric, as the host of a
+/// deployment gets them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostValues {
+    /// By input; an address has no prefix.
+    pub values: BTreeMap<String, Vec<String>>,
+    /// Inputs that the host derives from the management address which MAAS gives it: the subnet whose
+    /// network part they have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub derived: BTreeMap<String, String>,
+}
+
 /// What a run knows beyond its step and status: what it tried, what it read, and when. Stored as
 /// JSON, so a field keeps its stored name.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -276,6 +288,9 @@ pub struct RunState {
     /// Latest read of the events of a deployment that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deploy_events: Option<DeployEvents>,
+    /// What the host was told, or derives, that no other host of the site may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_values: Option<HostValues>,
     /// Latest result of every check and gate.
     pub checks: BTreeMap<String, CheckResult>,
     /// When the run last parked. A failure reported before that was answered by the resume.

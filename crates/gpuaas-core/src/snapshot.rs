@@ -274,6 +274,8 @@ pub enum Read {
     HardwareSyncConfig,
     /// The six checks before a deployment.
     PredeployChecks,
+    /// Whether what the deployed host derives from its management address is its own alone.
+    HostAddresses,
 }
 
 impl Read {
@@ -291,6 +293,7 @@ impl Read {
             Self::DeployEvents => "deploy_events",
             Self::HardwareSyncConfig => "hardware_sync_config",
             Self::PredeployChecks => "predeploy_checks",
+            Self::HostAddresses => "host_addresses",
         }
     }
 }

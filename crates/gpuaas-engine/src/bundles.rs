@@ -419,20 +419,20 @@ mod tests {
         };
         let plain = ProfileSpec::default();
         let synced = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
-        assert_eq!(asked("h200-ib@1.0.0", &site, &plain), (None, false));
-        assert_eq!(asked("h200-ib@1.0.0", &site, &synced), (Some("1".to_owned()), true));
+        assert_eq!(asked("h200-ib@1.1.0", &site, &plain), (None, false));
+        assert_eq!(asked("h200-ib@1.1.0", &site, &synced), (Some("1".to_owned()), true));
         assert_eq!(asked("site-base@1.0.0", &site, &synced), (None, false));
         let set: Inputs = [("require_hw_sync".to_owned(), "0".to_owned())].into();
         site.bundle_inputs.insert("h200-ib".to_owned(), set);
-        assert_eq!(asked("h200-ib@1.0.0", &site, &synced), (Some("0".to_owned()), false));
+        assert_eq!(asked("h200-ib@1.1.0", &site, &synced), (Some("0".to_owned()), false));
         // What is said of one host wins, and is said of no other.
         let set: Inputs = [("require_hw_sync".to_owned(), "1".to_owned())].into();
         site.host_inputs.insert("j22u11".to_owned(), [("h200-ib".to_owned(), set)].into());
-        assert_eq!(asked("h200-ib@1.0.0", &site, &plain), (Some("1".to_owned()), true));
-        let other = of_host("j22u15", "h200-ib@1.0.0", &site, &synced);
+        assert_eq!(asked("h200-ib@1.1.0", &site, &plain), (Some("1".to_owned()), true));
+        let other = of_host("j22u15", "h200-ib@1.1.0", &site, &synced);
         assert_eq!(other, (Some("0".to_owned()), false));
         // A slice host hands it on to the bundle that it requires.
-        let slices = of_host("j22u11", "h200-slice-vm@1.0.0", &site, &plain).0;
+        let slices = of_host("j22u11", "h200-slice-vm@1.1.0", &site, &plain).0;
         assert_eq!(slices, Some("1".to_owned()));
     }
 }

@@ -28,6 +28,7 @@ pub mod failpoint;
 mod feed;
 mod feed_pace;
 pub mod fetch;
+mod host_values;
 mod image_check;
 mod lease;
 mod maas_request;

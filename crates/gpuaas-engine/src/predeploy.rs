@@ -11,6 +11,7 @@ use gpuaas_core::decide::preparation::PREDEPLOY_CHECKS;
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::CheckResult;
 
+use crate::host_values;
 use crate::image_check;
 use crate::node_inputs::{NodeTokens, bootstrap_inputs};
 use crate::node_trust::trusted_pem;
@@ -37,6 +38,7 @@ pub(crate) async fn checks(
     if let Ok(count @ 1..) = honoured {
         session.revoke_tokens(count, shared.clock.now());
     }
+    let own = host_values::claim_before_deployment(shared, session).await;
     let session = &*session;
     let verdicts: [Verdict; 6] = [
         check_once(shared, site, session, "endpoint", || endpoint(shared, site))
@@ -45,7 +47,7 @@ pub(crate) async fn checks(
         artifacts(shared, site, session).await,
         ca(shared, session),
         token_store(session, honoured.map_err(|error| error.to_string())),
-        resolve(shared, session).await,
+        resolve(shared, session, own).await,
         image_check::check_image(site, session).await,
     ];
     let at = shared.clock.now();
@@ -213,13 +215,17 @@ fn token_store(session: &RunSession, honoured: Result<i64, String>) -> Verdict {
     }
 }
 
-async fn resolve(shared: &Shared, session: &RunSession) -> Verdict {
+/// The user-data can be rendered, and what is of this host alone is of no other.
+async fn resolve(shared: &Shared, session: &RunSession, own: Verdict) -> Verdict {
     let tokens =
         NodeTokens { bootstrap: format!("gpb_{:064}", 0), enrollment: format!("gpe_{:064}", 0) };
     session.context.host_checks()?;
     let inputs = bootstrap_inputs(shared, session, tokens).await?;
     let rendered = render_user_data(&inputs).map_err(|e| e.to_string())?;
-    Ok(format!("user-data of {} parts, {} bytes", rendered.parts.len(), rendered.bytes.len()))
+    let own = own?;
+    let own = if own.is_empty() { own } else { format!("; {own}") };
+    let (parts, size) = (rendered.parts.len(), rendered.bytes.len());
+    Ok(format!("user-data of {parts} parts, {size} bytes{own}"))
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub(crate) fn answer_of_host<'a>(
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -95,6 +95,43 @@ mod tests {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let Some((passed, said)) = run(&format!("http://127.0.0.1:{port}")) else { return };
         assert!(!passed && said.contains("cannot be reached from this host"), "{said}");
+    }
+
+    /// From the network of nodes, and not over loopback: in network namespaces of its own, which the
+    /// superuser may make.
+    #[test]
+    fn a_host_in_another_network_says_whether_it_is_answered() {
+        let has = |tool: &str, arguments: &[&str]| {
+            Command::new(tool).args(arguments).output().is_ok_and(|ended| ended.status.success())
+        };
+        let tools = [
+            has("unshare", &["--net", "--pid", "--fork", "--mount-proc", "true"]),
+            has("ip", &["-V"]),
+            has("python3", &["--version"]),
+        ];
+        if tools.contains(&false) {
+            println!("skipped: no network namespaces, no ip or no python3");
+            return;
+        }
+        let script = reach_script("http://10.77.0.1:8080", None).unwrap().text;
+        let script = script.replace("PAUSE_SECONDS = 5", "PAUSE_SECONDS = 0");
+        let ask = |link: &str| {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/reach_namespaces.sh");
+            let mut namespaces = Command::new("bash")
+                .args([path, link])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            namespaces.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+            let ended = namespaces.wait_with_output().unwrap();
+            let said = String::from_utf8(ended.stdout).unwrap();
+            (ended.status.success(), said.lines().last().unwrap_or_default().to_owned())
+        };
+        let url = "http://10.77.0.1:8080/bootstrap/v1/health";
+        assert_eq!(ask("up"), (true, format!("{url} answered 10.77.0.2 with 200")));
+        let (passed, said) = ask("down");
+        assert!(!passed && said.starts_with(&format!("{url} cannot be reached from")), "{said}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use gpuaas_types::{RunKind, Timestamp};
 use maas_client::{Event, EventLevel, EventQuery, MAX_EVENTS, MachineFilter, RefusalKind, Subnet};
 
 use crate::feed;
+use crate::host_values;
 use crate::maas_view::machine_view;
 use crate::machine_search::{self, MachineQuery};
 use crate::predeploy;
@@ -44,6 +45,10 @@ pub(crate) async fn perform_read(
         Read::PredeployChecks => {
             let checks = predeploy::checks(shared, site, session).await;
             session.add_checks(checks);
+            Ok(())
+        }
+        Read::HostAddresses => {
+            host_values::claim_after_deployment(shared, session).await;
             Ok(())
         }
     };

@@ -44,6 +44,7 @@ pub(crate) struct RunSession {
     node_change: NodeChange,
     read: Option<Observation>,
     tokens: Vec<NewToken>,
+    /// Whether the system that was given tokens and a certificate is gone.
     revokes_tokens: bool,
     tasks: Vec<NewTask>,
     tokens_expire_at: Option<Timestamp>,
@@ -144,14 +145,22 @@ impl RunSession {
         let at = at.clamp(self.run.step_since, now.max(self.run.step_since));
         let cause = format!("{} is done", self.run.step);
         self.transitions.push(Transition { step: to, at, cause });
-        // The system that was given tokens is gone.
-        self.revokes_tokens |= self.run.step == Step::ReleaseForRetry;
+        let released = [Step::ReleaseAdopted, Step::Release, Step::ReleaseForRetry];
+        if released.contains(&self.run.step) && to != Step::ReleaseForCancel {
+            self.forget_released_system();
+        }
         self.run.step = to;
         self.run.step_since = at;
         self.run.state.enter_step(to);
         if let Some(state) = to.row().node_state {
             self.set_node_state(state, at);
         }
+    }
+
+    /// What was deployed is gone: with the next commit nothing that it was given counts any more.
+    fn forget_released_system(&mut self) {
+        self.revokes_tokens = true;
+        self.run.state.host_values = None;
     }
 
     /// Changes the node's own state, where the table of transitions allows it.
@@ -273,6 +282,9 @@ impl RunSession {
 
     /// The run is over, with `status`.
     pub(crate) fn finish(&mut self, status: RunStatus, now: Timestamp) {
+        if self.run.step == Step::ReleaseForCancel {
+            self.forget_released_system();
+        }
         self.run.status = status;
         self.run.wait = None;
         self.run.park = None;

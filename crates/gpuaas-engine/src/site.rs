@@ -218,6 +218,7 @@ impl Site {
         }
         let one =
             EventQuery { level: Some(EventLevel::Debug), limit: Some(1), ..EventQuery::default() };
+        let _turn = self.breaker.hold_turn();
         let asked = self.ask(|client| async move { client.events(&one).await }).await;
         tracing::debug!(answered = asked.is_ok(), "asked whether the region is back");
         self.breaker.outage().map_or(Ok(()), |outage| Err(CallError::Away(outage)))

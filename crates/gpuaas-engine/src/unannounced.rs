@@ -27,15 +27,17 @@ use crate::sweep::{self, MachineHint};
 
 /// Seconds between two looks, at least.
 const LOOK_SECONDS: f64 = 4.5;
-/// Seconds between two looks for exceptions while runs move, at least, and the part of a process'
-/// time that they may take then: what the runs need of the region comes first.
+/// Seconds between two looks for exceptions while runs move, at least.
 const BUSY_SECONDS: f64 = 120.0;
+/// The part of the time of one process of a region that those may take: what the runs need of the
+/// region comes first.
 const BUSY_SHARE: f64 = 0.02;
 /// Seconds between two lists of power parameters while runs move, at least.
 const BUSY_LIST_SECONDS: f64 = 15.0;
-/// The part of the time of one process of a region that looks may take; a region in service has four
-/// or more. With less, a person's change of one of 200 machines is not seen within ten seconds.
-const SHARE: f64 = 0.4;
+/// The part of the time of one process of a region that looks may take at any time; a region in
+/// service has four processes or more, so it is at most a tenth of what the region can do. With less,
+/// a person's change of one of 200 machines is not seen within ten seconds.
+const LOOK_SHARE: f64 = 0.4;
 /// Seconds of a region's time: for a list whatever it holds, for each machine in it, and for the power
 /// parameters of one machine (docs/maas.md#costs).
 const LIST_COST: f64 = 0.2;
@@ -185,7 +187,7 @@ impl UnannouncedChanges {
             let seconds = BUSY_SECONDS.max(look.region_seconds / BUSY_SHARE);
             self.exceptions_at = now.plus_seconds(seconds * factor);
         }
-        self.look_at = now.plus_seconds(pause.max(look.region_seconds / SHARE) * factor);
+        self.look_at = now.plus_seconds(pause.max(look.region_seconds / LOOK_SHARE) * factor);
         if look.hints.is_empty() {
             return Ok(());
         }

@@ -11,20 +11,21 @@ use std::fs;
 use std::sync::Arc;
 
 use common::Harness;
+use common::played_node::{enrollment, heartbeat};
 use gpuaas_artifact::BootstrapInputs;
 use gpuaas_core::decide::preparation::PREDEPLOY_CHECKS;
 use gpuaas_core::gates::COMPLETION_GATES;
 use gpuaas_core::record::RunRecord;
 use gpuaas_engine::Engine;
 use gpuaas_store::{
-    NewAgentCredential, NewEnrollment, NewToken, ReceivedHeartbeat, StoreError, TokenPurpose,
-    sha256,
+    CertificateEnding, NewAgentCredential, NewCertificate, NewEnrollment, NewToken, StoreError,
+    TokenPurpose, sha256,
 };
 use gpuaas_types::agent::{BootstrapPhase, ProgressStatus};
 use gpuaas_types::api::OnboardAccepted;
 use gpuaas_types::machine::maas_status;
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{IdSource as _, RandomIds, RunId, RunStatus, Step, Timestamp, TokenId};
+use gpuaas_types::{RandomIds, RunId, RunKind, RunStatus, Step, Timestamp, TokenId};
 use maas_sim::{HumanAction, SimOptions, ZERO};
 use sqlx::Connection as _;
 
@@ -297,16 +298,21 @@ async fn come_up(
     }
     enroll(harness, accepted.run_id, inputs).await.unwrap();
     if heard {
-        let beat = ReceivedHeartbeat {
-            node_id: accepted.node_id,
-            run_id: accepted.run_id,
-            agent_version: "0.1.0".to_owned(),
-            troubles: String::new(),
-            first: None,
-            changed: None,
-        };
+        let beat = heartbeat(accepted.node_id, accepted.run_id);
         harness.store.record_heartbeat(harness.now(), beat).await.unwrap();
     }
+}
+
+/// Of the certificate that the agent gets for its enrollment.
+fn fingerprint(inputs: &BootstrapInputs) -> [u8; 32] {
+    sha256(&format!("certificate for {}", inputs.enrollment_token))
+}
+
+/// The certificate of the agent that was told `inputs` ended when its system was released.
+async fn assert_released(harness: &Harness, inputs: &BootstrapInputs) {
+    let known = harness.store.certificate(fingerprint(inputs)).await.unwrap().unwrap();
+    let (how, _, why) = known.ended.unwrap();
+    assert_eq!((how, why.as_str()), (CertificateEnding::Superseded, "its system was released"));
 }
 
 async fn enroll(
@@ -315,16 +321,13 @@ async fn enroll(
     inputs: &BootstrapInputs,
 ) -> Result<(), StoreError> {
     let asked = NewEnrollment {
-        hash: sha256(&inputs.enrollment_token),
-        run_id,
-        key: None,
-        agent_version: "0.1.0".to_owned(),
-        hostname: inputs.hostname.clone(),
-        credential: NewAgentCredential::Bearer {
-            id: TokenId::new(&RandomIds, harness.now()),
-            hash: sha256(&RandomIds.uuid(harness.now()).to_string()),
-        },
-        timeline: Vec::new(),
+        credential: NewAgentCredential::Certificate(NewCertificate {
+            fingerprint: fingerprint(inputs),
+            serial: inputs.enrollment_token.clone(),
+            not_before: harness.now(),
+            not_after: harness.now().plus_seconds(86_400.0),
+        }),
+        ..enrollment(run_id, inputs, harness.now())
     };
     harness.store.use_enrollment_token(harness.now(), asked).await.map(drop)
 }
@@ -426,6 +429,8 @@ async fn nothing_of_a_released_system_is_honoured_and_the_next_one_is_heard() {
         }
         let again = enroll(&harness, run_id, &first).await;
         assert_eq!(again.unwrap_err().code(), "token_revoked");
+        // The certificate of its agent ended with the release, and not with the next deployment.
+        assert_released(&harness, &first).await;
         let codes = harness.codes(run_id).await;
         assert!(!codes.contains(&"tokens_withdrawn".to_owned()), "the release did it: {codes:?}");
 
@@ -436,6 +441,32 @@ async fn nothing_of_a_released_system_is_honoured_and_the_next_one_is_heard() {
         harness.call_back(run_id, BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await;
         let run = harness.rest(run_id).await;
         assert_eq!(run.status, RunStatus::Succeeded, "{heard}: {:?}", run.park);
+        harness.engine.stop().await;
+    }
+}
+
+/// Between a release and the next deployment a machine is commissioned, or stands there for as long as
+/// a park lasts: nobody is its agent then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_ends_the_certificate_of_the_agent_that_was_there() {
+    for kind in [RunKind::Reimage, RunKind::Decommission] {
+        let (harness, accepted) = all_but_confirmed().await;
+        let run_id = accepted.run_id;
+        harness.call_back(run_id, BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded).await;
+        assert_eq!(harness.rest(run_id).await.status, RunStatus::Succeeded);
+        let inputs = boot_inputs(&harness, None).await;
+        let known = harness.store.certificate(fingerprint(&inputs)).await.unwrap().unwrap();
+        assert_eq!(known.ended, None);
+        let next = harness.begin(accepted.node_id, kind).await;
+        if kind == RunKind::Reimage {
+            harness.until_waiting(next, Step::BootstrapFetch).await;
+            // The next deployment finds it ended.
+            assert_released(&harness, &inputs).await;
+        } else {
+            assert_eq!(harness.rest(next).await.status, RunStatus::Succeeded);
+            let known = harness.store.certificate(fingerprint(&inputs)).await.unwrap().unwrap();
+            assert!(known.ended.is_some());
+        }
         harness.engine.stop().await;
     }
 }

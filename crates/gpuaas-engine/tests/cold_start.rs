@@ -1,4 +1,4 @@
-//! Many runs of one site that are due when a process starts.
+//! What one site object does for many: limits at a cold start, the question after an outage.
 
 mod common;
 
@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::Harness;
-use gpuaas_engine::{Connect, HttpConnect};
-use gpuaas_types::RunStatus;
+use gpuaas_core::record::NodeHardware;
+use gpuaas_engine::machine_search::{MachineQuery, search};
+use gpuaas_engine::site::{CallError, Sites};
+use gpuaas_engine::{Clock as _, Connect, HttpConnect, VirtualClock};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::{IdSource as _, NodeId, RandomIds, RunStatus};
 use maas_client::{ApiKey, Client, Error as MaasError};
 use maas_sim::{Fault, FaultKind};
 
@@ -55,4 +58,43 @@ async fn a_cold_start_with_many_due_runs_makes_one_site_and_keeps_its_limits() {
     assert!(reads <= LIMITS.0 && changes <= LIMITS.1, "{reads} reads, {changes} changes at once");
     assert!(reads > LIMITS.0 / 2, "{reads}: the limit was never in sight");
     engine.stop().await;
+}
+
+/// Seconds after which a region that is away is asked again, however often it was asked.
+const ASKED_AGAIN_SECONDS: f64 = 6.0;
+
+/// A search asks for several lists at once; of a region that is away one of them asks whether it is
+/// back, and the others are refused. Once it is back a search must find that out.
+#[tokio::test]
+async fn a_search_ends_an_outage_that_is_over() {
+    let harness = Harness::start(1, ProfileSpec::default()).await;
+    harness.engine.stop().await;
+    let clock = VirtualClock::new(harness.now());
+    let connect = Arc::new(HttpConnect::new(Arc::new(clock.clone())));
+    let sites = Sites::new(harness.store.clone(), Arc::new(clock.clone()), connect);
+    let site = sites.get(harness.site_id).await.unwrap();
+    let host = &harness.hosts[0];
+    let query = MachineQuery {
+        node_id: NodeId(RandomIds.uuid(harness.now())),
+        hostname: host.name.clone(),
+        system_id: None,
+        hardware: NodeHardware {
+            mac_addresses: vec![host.mac_address.clone()],
+            ..NodeHardware::default()
+        },
+        claims: false,
+        word_at: None,
+    };
+    let look = || search(&harness.store, &site, &query, clock.now());
+    harness.sim.with(|region| region.inject(Fault::new(FaultKind::ResetBefore)));
+    for _ in 0..5 {
+        look().await.err().unwrap();
+    }
+    assert!(matches!(look().await, Err(CallError::Away(_))), "the circuit is open");
+    harness.sim.with(maas_sim::Region::clear_faults);
+    for _ in 0..2 {
+        clock.advance_to(clock.now().plus_seconds(ASKED_AGAIN_SECONDS));
+        look().await.ok();
+    }
+    assert!(look().await.is_ok(), "it answers");
 }

@@ -7,14 +7,13 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Harness, Kit};
+use common::{Harness, Kit, hardware};
 use gpuaas_core::control_mark::{ControlMark, ControlState};
-use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::control::take_control;
 use gpuaas_engine::{Connect as _, Engine, HttpConnect, RealClock};
-use gpuaas_store::{ExposeSecret as _, MasterKey, NewNode, NewOnboarding, NewRun, Store};
+use gpuaas_store::{ExposeSecret as _, MasterKey, Store};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{NodeId, RandomIds, RunId, RunKind, RunStatus, Step};
+use gpuaas_types::{RandomIds, RunId, RunStatus, Step};
 use maas_client::Client;
 use maas_sim::{HostView, HumanAction};
 
@@ -45,30 +44,7 @@ async fn copy(url: &str, folder: &Path) -> Store {
 
 async fn onboard(harness: &Harness, store: &Store, host: &HostView) -> RunId {
     let now = harness.now();
-    let hardware = NodeHardware {
-        bmc_address: Some(host.bmc_address.clone()),
-        bmc_user: Some("root".to_owned()),
-        power_type: "ipmi".to_owned(),
-        mac_addresses: vec![host.mac_address.clone()],
-        architecture: "amd64/generic".to_owned(),
-    };
-    let node = NewNode {
-        id: NodeId::new(&RandomIds, now),
-        site_id: harness.site_id,
-        profile_id: harness.profile_id,
-        hostname: host.name.clone(),
-        hardware,
-        bmc_password: None,
-    };
-    let run = NewRun {
-        id: RunId::new(&RandomIds, now),
-        kind: RunKind::Onboard,
-        step: Step::Accept,
-        profile_revision: 1,
-        cause: "onboarding asked for".to_owned(),
-    };
-    let (timeline, reports, audit, idempotency) = (Vec::new(), Vec::new(), None, None);
-    let asked = NewOnboarding { node, run, timeline, reports, audit, idempotency };
+    let asked = harness.new_onboarding(harness.site_id, &host.name, hardware(host));
     store.onboard(now, asked).await.unwrap().accepted.run_id
 }
 

@@ -10,7 +10,7 @@ use common::Harness;
 use gpuaas_core::record::RunRecord;
 use gpuaas_store::OperatorCommand;
 use gpuaas_types::api::{OnboardAccepted, Owner, ProfilePreset};
-use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode, RoceAssignmentSpec};
+use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::steps::DEPLOYING;
 use gpuaas_types::{NodeState, RandomIds, RoceAssignmentId, RunId, RunKind, RunStatus};
 use maas_sim::{Fault, FaultKind, SimOptions, Status, ZERO};
@@ -236,7 +236,7 @@ async fn tuning_refused(preset: ProfileSpec) -> RunEvidence {
 /// What of the bundle of drivers and packages a first boot of the class is given.
 async fn shaped(preset: ProfileSpec) -> RunEvidence {
     let spec = ProfileSpec {
-        site_bootstrap_bundle_ref: "h200-ib@1.0.0".to_owned(),
+        site_bootstrap_bundle_ref: "h200-ib@1.1.0".to_owned(),
         site_bootstrap_inputs: [("ofed".to_owned(), "inbox".to_owned())].into(),
         enable_phase2_roce: false,
         fabric_mode: FabricMode::Ethernet,
@@ -334,9 +334,19 @@ fn presets_by_hardware() -> (Vec<ProfilePreset>, Vec<ProfilePreset>) {
 #[tokio::test]
 async fn a_node_of_an_h200_preset_is_not_active_without_eight_h200() {
     let (presets, _) = presets_by_hardware();
-    assert_eq!(presets.len(), 2);
+    assert_eq!(presets.len(), 3);
     for preset in presets {
+        assert_eq!(preset.spec.site_bootstrap_inputs["fabric_links"], "8", "{}", preset.name);
+        let has_roce = preset.spec.enable_phase2_roce;
         let harness = Harness::start(1, preset.spec).await;
+        if has_roce {
+            add_fabric_address(&harness, &harness.hosts[0].name, 1).await;
+            let of_site = [("fabric_interface", "ens*"), ("fabric_subnet", "10.101.0.0/16")];
+            let of_site = of_site.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+            let set =
+                |spec: &mut SiteSpec| spec.bundle_inputs.insert("h200-roce".to_owned(), of_site);
+            harness.change_site(|spec| drop(set(spec))).await;
+        }
         let accepted = harness.onboard(&harness.hosts[0]).await;
         let park = harness.rest(accepted.run_id).await.park.unwrap();
         assert_eq!(park.code, "prerequisite_missing", "{}", preset.name);

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use common::Harness;
 use gpuaas_core::record::NodeHardware;
-use gpuaas_store::{NewNode, NewOnboarding, NewRun, NodeFilter, StoreError};
+use gpuaas_store::{NodeFilter, StoreError};
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
-    DriftKind, IdSource as _, NodeId, NodeState, RandomIds, RunId, RunKind, RunStatus, SiteId, Step,
+    DriftKind, IdSource as _, NodeId, NodeState, RandomIds, RunId, RunStatus, SiteId, Step,
 };
 use maas_sim::{HostView, HumanAction};
 use rand::{Rng as _, SeedableRng as _};
@@ -51,29 +51,7 @@ async fn onboard(
     (hostname, hardware): (String, NodeHardware),
 ) -> Result<RunId, StoreError> {
     let now = harness.now();
-    let node = NewNode {
-        id: NodeId::new(&RandomIds, now),
-        site_id,
-        profile_id: harness.profile_id,
-        hostname,
-        hardware,
-        bmc_password: None,
-    };
-    let run = NewRun {
-        id: RunId::new(&RandomIds, now),
-        kind: RunKind::Onboard,
-        step: Step::Accept,
-        profile_revision: 1,
-        cause: "onboarding asked for".to_owned(),
-    };
-    let asked = NewOnboarding {
-        node,
-        run,
-        timeline: Vec::new(),
-        audit: None,
-        reports: Vec::new(),
-        idempotency: None,
-    };
+    let asked = harness.new_onboarding(site_id, &hostname, hardware);
     harness.store.onboard(now, asked).await.map(|made| made.accepted.run_id)
 }
 

@@ -1,4 +1,4 @@
-//! Identity of nodes: certificates, the authority that issues them, and the mutual-TLS listener.
+//! Identity of nodes: certificates, the authority that issues them, and the listeners that read them.
 //!
 //! An agent generates its key on its host and sends a certificate signing request. The configured
 //! [`Authority`] signs a certificate that names the node. [`Issuer`] checks every certificate before it
@@ -19,6 +19,7 @@ mod issue;
 pub mod listener;
 mod peer;
 mod pem;
+pub mod server;
 
 pub use authority::{Authority, AuthorityError, CertificateRequest, Subject};
 pub use built_in::BuiltIn;

@@ -1,12 +1,7 @@
-//! The listener that nodes reach: TLS, and whoever has a certificate shows it.
+//! How listeners speak TLS. Where nodes reach it, whoever has a certificate shows it.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
 use parking_lot::RwLock;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
@@ -15,20 +10,6 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::{AbortHandle, JoinHandle};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
-
-use crate::peer::{Peer, PeerReader};
-
-/// Handshakes that go on at once; more wait to be accepted.
-const HANDSHAKES: usize = 256;
-/// Longer than any healthy handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Connections that wait to be served.
-const WAITING: usize = 64;
 
 /// The certificate of a listener, which may be replaced while it listens.
 #[derive(Debug)]
@@ -99,7 +80,7 @@ impl ClientCertVerifier for HoldsItsKey {
     }
 }
 
-/// How the listener speaks TLS.
+/// How the listener of nodes speaks TLS.
 ///
 /// # Errors
 /// When rustls cannot be set up; a defect.
@@ -116,127 +97,18 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// A listener for [`axum::serve`]; handlers find the [`Peer`] as connect info.
-#[derive(Debug)]
-pub struct NodeListener {
-    address: SocketAddr,
-    connections: mpsc::Receiver<(TlsStream<TcpStream>, Peer)>,
-    accepting: AbortHandle,
-    accept_task: Option<JoinHandle<()>>,
-}
-
-impl NodeListener {
-    /// Begins to accept. A handshake that does not come to its end holds up nobody else.
-    ///
-    /// # Errors
-    /// When the socket has no address.
-    pub fn start(
-        listener: TcpListener,
-        config: Arc<ServerConfig>,
-        reader: PeerReader,
-    ) -> io::Result<Self> {
-        let address = listener.local_addr()?;
-        let (sender, connections) = mpsc::channel(WAITING);
-        let accept_task = tokio::spawn(accept(listener, config, reader, sender));
-        let (accepting, accept_task) = (accept_task.abort_handle(), Some(accept_task));
-        Ok(Self { address, connections, accepting, accept_task })
-    }
-
-    /// The task that accepts connections, for whoever ends the process when it ends. It is aborted
-    /// with this listener.
-    pub const fn take_accept_task(&mut self) -> Option<JoinHandle<()>> {
-        self.accept_task.take()
-    }
-}
-
-async fn accept(
-    mut listener: TcpListener,
-    config: Arc<ServerConfig>,
-    reader: PeerReader,
-    sender: mpsc::Sender<(TlsStream<TcpStream>, Peer)>,
-) {
-    let places = Arc::new(Semaphore::new(HANDSHAKES));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        // Axum's own: it waits where the system is out of file descriptors.
-        let (stream, address) = Listener::accept(&mut listener).await;
-        let (config, reader, sender) = (Arc::clone(&config), reader.clone(), sender.clone());
-        tokio::spawn(async move {
-            match tokio::time::timeout(HANDSHAKE, greet(stream, address, config, &reader)).await {
-                Ok(Ok(connection)) => drop(sender.send(connection).await),
-                Ok(Err(error)) => tracing::debug!(%address, %error, "a handshake failed"),
-                Err(_) => tracing::debug!(%address, "a handshake took too long"),
-            }
-            drop(place);
-        });
-    }
-}
-
-async fn greet(
-    stream: TcpStream,
-    address: SocketAddr,
-    config: Arc<ServerConfig>,
-    reader: &PeerReader,
-) -> io::Result<(TlsStream<TcpStream>, Peer)> {
-    stream.set_nodelay(true)?;
-    let stream = TlsAcceptor::from(config).accept(stream).await?;
-    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let certificate = (!chain.is_empty()).then(|| Arc::new(reader.read(chain)));
-    Ok((stream, Peer { address, certificate }))
-}
-
-impl Drop for NodeListener {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-impl Listener for NodeListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = Peer;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        match self.connections.recv().await {
-            Some(connection) => connection,
-            // The accepting task has ended, which its owner sees.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        Ok(Peer { address: self.address, certificate: None })
-    }
-}
-
-impl Connected<IncomingStream<'_, NodeListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, NodeListener>) -> Self {
-        stream.remote_addr().clone()
-    }
-}
-
-/// A listener without TLS, for operators; a peer is an address there.
-#[derive(Debug)]
-pub struct PlainListener(pub TcpListener);
-
-impl Listener for PlainListener {
-    type Io = TcpStream;
-    type Addr = Peer;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        let (stream, address) = Listener::accept(&mut self.0).await;
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection that waits for more to send");
-        }
-        (stream, Peer { address, certificate: None })
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        Ok(Peer { address: self.0.local_addr()?, certificate: None })
-    }
-}
-
-impl Connected<IncomingStream<'_, PlainListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, PlainListener>) -> Self {
-        stream.remote_addr().clone()
-    }
+/// How the listener of operators speaks TLS: they have tokens, so it asks for no certificate.
+///
+/// # Errors
+/// When rustls cannot be set up; a defect.
+pub fn operator_server_config(
+    certificate: Arc<ServerCertificate>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let provider: CryptoProvider = rustls::crypto::ring::default_provider();
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(certificate);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
 }

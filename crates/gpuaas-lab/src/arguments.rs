@@ -211,6 +211,20 @@ pub struct BenchHandoverArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench topology`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct BenchTopologyArgs {
+    /// Random hosts to make maps of.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub random_hosts: usize,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `gpuaas bench agent`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchAgentArgs {
@@ -220,6 +234,35 @@ pub struct BenchAgentArgs {
     /// Seconds over which an idle agent is watched.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = positive)]
     pub seconds: f64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas bench attack`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchAttackArgs {
+    /// Connections that send nothing.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub silent_sockets: usize,
+    /// Requests whose head does not end.
+    #[arg(long, value_name = "N", default_value_t = 600)]
+    pub unfinished_headers: usize,
+    /// Requests whose body comes a byte a second.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub slow_bodies: usize,
+    /// Downloads that nobody reads.
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub unread_downloads: usize,
+    /// Files that the control plane may open.
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(200..))]
+    pub open_files: u64,
+    /// Seconds over which others are answered.
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = positive)]
+    pub seconds: f64,
+    /// The agent's executable, which is what is downloaded [default: beside this one].
+    #[arg(long, value_name = "FILE")]
+    pub agent_binary: Option<PathBuf>,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

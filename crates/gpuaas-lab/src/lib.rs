@@ -24,6 +24,7 @@ pub mod scenario;
 pub mod scenario_actions;
 mod screen;
 pub mod simulator;
+pub mod slice_host;
 pub mod state;
 pub mod summary;
 pub mod watch;

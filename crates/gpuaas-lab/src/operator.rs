@@ -50,21 +50,7 @@ pub async fn add_site(
     if client.sites().await?.items.iter().any(|site| site.spec.name == SITE) {
         return Ok(());
     }
-    let spec = SiteSpec {
-        name: SITE.to_owned(),
-        url: maas_url.to_owned(),
-        ca_pem: None,
-        node_ca_pem: None,
-        pool: None,
-        pxe_vlan: None,
-        approved_images: Vec::new(),
-        drift_policy: std::collections::BTreeMap::new(),
-        batch_max_parallel: 0,
-        image_bandwidth_mbit_per_second: 0,
-        idle_poll_seconds: 0,
-        bundle_inputs,
-        host_inputs: BTreeMap::new(),
-    };
+    let spec = SiteSpec { bundle_inputs, ..SiteSpec::new(SITE, maas_url) };
     client.add_site(&SiteCreate { spec, api_key: api_key.to_owned() }).await.map(drop)
 }
 

@@ -121,7 +121,7 @@ pub struct Scenario {
 }
 
 /// What makes the hosts of a lab slice hosts.
-const BUNDLE: &str = "h200-slice-vm@1.0.0";
+const BUNDLE: &str = "h200-slice-vm@1.1.0";
 
 const ACTIVE: ExpectedEnd = ExpectedEnd {
     on: MachineSelector::All,
@@ -213,7 +213,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "bare-metal",
         about: "hosts without slices; the first one lost a GPU and is not active without it",
-        profile: r#"{"site_bootstrap_bundle_ref": "h200-ib@1.0.0",
+        profile: r#"{"site_bootstrap_bundle_ref": "h200-ib@1.1.0",
                     "post_deploy_validation_bundle_ref": "validate-h200@1.1.0"}"#,
         loses: Some((Loss::Gpu, MachineSelector::First)),
         ends: &[

@@ -117,7 +117,7 @@ fn a_slice_host_gets_its_baseline_first_and_a_second_run_changes_nothing() {
         ["--set", "login_password_hash=$6$salt$h8sh"],
     ];
     let first = fixture.by_hand("h200-slice-vm", site.as_flattened(), &[]);
-    assert_eq!(first["requires"][0]["bundle"], "h200-ib@1.0.0");
+    assert_eq!(first["requires"][0]["bundle"], "h200-ib@1.1.0");
     assert!(changed(&first) > 10, "{first:#}");
     let edge = fixture.file("etc/nginx/sites-available/gpuaas-netdata-edge");
     assert!(edge.contains("/j22u11/"), "the host's own name: {edge}");

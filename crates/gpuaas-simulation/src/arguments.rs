@@ -86,6 +86,23 @@ pub struct BenchPeopleArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench placement`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct BenchPlacementArgs {
+    /// Nodes, each with a board of eight GPUs.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub nodes: usize,
+    /// GPU time that is asked for, as a share of what there is.
+    #[arg(long, value_name = "X", default_value = "0.8", value_parser = positive)]
+    pub load: f64,
+    /// Seeds of the requests, the last one included.
+    #[arg(long, value_name = "A..B", default_value = "1..20")]
+    pub seeds: Seeds,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `A..B`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seeds {

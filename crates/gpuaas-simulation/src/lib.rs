@@ -22,6 +22,7 @@ pub mod operator;
 mod operator_actions;
 pub mod outage_benchmark;
 pub mod people;
+pub mod placement_benchmark;
 pub mod plan;
 mod planted_loop;
 mod planted_panic;

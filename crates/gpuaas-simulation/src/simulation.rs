@@ -227,19 +227,8 @@ async fn register(
 ) -> Result<(SiteId, ProfileId), Failure> {
     let site_id = SiteId::new(ids, BEGIN);
     let spec = SiteSpec {
-        name: SITE.to_owned(),
-        url: "http://127.0.0.1:5240/MAAS".to_owned(),
-        ca_pem: None,
-        node_ca_pem: None,
-        pool: None,
-        pxe_vlan: None,
-        approved_images: Vec::new(),
         batch_max_parallel: plan.site_batch_max_parallel,
-        image_bandwidth_mbit_per_second: 0,
-        idle_poll_seconds: 0,
-        bundle_inputs: std::collections::BTreeMap::new(),
-        host_inputs: std::collections::BTreeMap::new(),
-        drift_policy: BTreeMap::new(),
+        ..SiteSpec::new(SITE, "http://127.0.0.1:5240/MAAS")
     };
     let key = SecretString::from(api_key.to_owned());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };

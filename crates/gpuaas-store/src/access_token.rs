@@ -131,6 +131,16 @@ impl Store {
         Ok(token)
     }
 
+    /// The name of the token with this hash, good or not; none: nobody was given it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn access_token_name(&self, hash: [u8; 32]) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT name FROM access_token WHERE hash = $1";
+        let row = self.reader().await?.first(sql, args![&hash]).await?;
+        row.map(|row| row.cols().next()).transpose()
+    }
+
     /// Every token, by name; those that are revoked last.
     ///
     /// # Errors

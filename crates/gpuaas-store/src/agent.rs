@@ -92,6 +92,22 @@ async fn record_task_result(
     result: &TaskResult,
     history: &[TimelineEvent],
 ) -> Result<bool, StoreError> {
+    // The run is locked with the group, so the task may be written first.
+    if conn.group().is_some_and(|group| group.has_locked(node_id.0)) {
+        let sql = "UPDATE node_task SET finished_at = $3, result = $4 WHERE id = $1 \
+                   AND node_id = $2 AND finished_at IS NULL RETURNING run_id, actor";
+        let values = vec![task_id.0.into(), node_id.0.into(), now.into(), Val::json(result)?];
+        if let Some(row) = conn.first(sql, values).await? {
+            let mut cols = row.cols();
+            let (run_id, actor) = (cols.id(RunId)?, cols.next::<Option<String>>()?);
+            let run_id = Some(run_id).filter(|_| actor.is_none());
+            if let Some(run_id) = run_id {
+                run::wake_one(conn, now, run_id).await?;
+            }
+            note_task_result(conn, now, (node_id, run_id), (task_id, result), history).await?;
+            return Ok(true);
+        }
+    }
     let missing = || StoreError::not_found("task", task_id);
     let owner = conn
         .first(
@@ -103,8 +119,8 @@ async fn record_task_result(
     let mut cols = owner.cols();
     let (run_id, actor) = (cols.id(RunId)?, cols.next::<Option<String>>()?);
     // What an operator asked for is no matter of the run.
-    let of_run = actor.is_none();
-    if of_run {
+    let run_id = Some(run_id).filter(|_| actor.is_none());
+    if let Some(run_id) = run_id {
         run::wake_one(conn, now, run_id).await?;
     }
     let finished = conn
@@ -117,12 +133,23 @@ async fn record_task_result(
     if finished == 0 {
         return Ok(false);
     }
-    if of_run {
+    note_task_result(conn, now, (node_id, run_id), (task_id, result), history).await?;
+    Ok(true)
+}
+
+/// Tells the run, where the task was one of a run, and the history of the node of a result.
+async fn note_task_result(
+    conn: &mut Conn,
+    now: Timestamp,
+    (node_id, run_id): (NodeId, Option<RunId>),
+    (task_id, result): (TaskId, &TaskResult),
+    history: &[TimelineEvent],
+) -> Result<(), StoreError> {
+    if let Some(run_id) = run_id {
         let kind = ReportKind::TaskFinished { task_id, result: result.clone() };
         append_reports(conn, now, run_id, &kind).await?;
     }
-    timeline::append(conn, history.iter().map(|event| (node_id, event))).await?;
-    Ok(true)
+    timeline::append(conn, history.iter().map(|event| (node_id, event))).await
 }
 
 impl Store {

@@ -3,8 +3,9 @@
 //! A certificate counts while it is written down here and has not ended, whatever its own dates
 //! say; so one that an authority signed behind our back, or for a database that was restored from
 //! a backup, opens nothing. It ends as **revoked** (an operator, or the node left) or as
-//! **superseded** (another system of the node enrolled, or is about to). A renewal ends nothing:
-//! the one before stays good until its own end, since its agent may not have got the answer.
+//! **superseded** (its system was released, or another one of the node enrolled or is about to). A
+//! renewal ends nothing: the one before stays good until its own end, since its agent may not have got
+//! the answer.
 
 use gpuaas_core::record::ReportKind;
 use gpuaas_types::api::TimelineEvent;

@@ -47,8 +47,8 @@ async fn note_change(
 ) -> Result<bool, StoreError> {
     let ConnectivityNote { node_id, presence, change, event } = note;
     let Presence { state, heartbeat_at, silent_since, .. } = *presence;
-    // The node first: whoever changes its state holds it.
-    conn.first("SELECT id FROM node WHERE id = $1 {LOCK}", args![node_id.0]).await?;
+    // The node first: whoever changes its state holds it, and whoever adds a run to it.
+    conn.first("SELECT id FROM node WHERE id = $1 {LOCK_KEY}", args![node_id.0]).await?;
     let turned = match change.turned {
         Some(ConnectivityState::Online) => {
             let sql = "UPDATE heartbeat SET silent_since = NULL, online_since = $3 \

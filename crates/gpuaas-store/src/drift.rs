@@ -19,6 +19,7 @@ use gpuaas_types::{
 
 use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
+use crate::gate;
 use crate::store::Store;
 use crate::tables::node::{node_columns, node_from, read_node};
 use crate::tables::observation::{observation_columns, put_read, read_observation};
@@ -138,7 +139,7 @@ async fn lock_node_in_service(
             "SELECT state, site_id FROM node WHERE id = $1 \
              AND state IN ('active', 'offline', 'quarantined', 'draining') \
              AND NOT EXISTS (SELECT 1 FROM run WHERE run.node_id = node.id \
-             AND run.status IN ('running', 'waiting', 'parked')) {LOCK}",
+             AND run.status IN ('running', 'waiting', 'parked')) {LOCK_KEY}",
             args![node_id.0],
         )
         .await?;
@@ -252,6 +253,13 @@ async fn adopt_changes(
     }
     let adopted = finding.adopted.iter();
     lines.extend(adopted.map(|text| line(now, TimelineCode::DriftAdopted, text.clone())));
+    if let Some(machine) = &finding.remember {
+        for report in gate::retag(conn, now, node_id, &machine.tags).await? {
+            let word = if report.passed { "open" } else { "shut" };
+            let text = format!("{} is {word} by the tags of the machine", report.gate.as_str());
+            lines.push(line(now, TimelineCode::gate(report.gate, report.passed), text));
+        }
+    }
     let Some(hostname) = &finding.hostname else { return Ok(()) };
     let changed = conn
         .execute(

@@ -6,7 +6,7 @@ use gpuaas_types::agent::{Gate, GateReport};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId, Timestamp};
 
-use crate::database::{Cols, Val, args, padded, with_list};
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::timeline;
@@ -28,6 +28,36 @@ fn gate(mut cols: Cols<'_>) -> Result<(NodeId, StoredGate), StoreError> {
     let node_id = cols.id(NodeId)?;
     let run_id = cols.id(RunId)?;
     Ok((node_id, StoredGate { run_id, report: cols.json()?, since: cols.at()?, at: cols.at()? }))
+}
+
+/// Makes the check of the machine's tag anew in what is kept of a node's gates, by the tags that MAAS
+/// lists by now: the agent knows nothing of them, and would say the same again. Answers the gates that
+/// are open or shut since.
+pub(crate) async fn retag(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+    listed: &[String],
+) -> Result<Vec<GateReport>, StoreError> {
+    let sql = "SELECT node_id, run_id, report, since, at FROM node_gate WHERE node_id = $1";
+    let mut changed = Vec::new();
+    for row in conn.all(sql, args![node_id.0]).await? {
+        let (_, known) = gate(row.cols())?;
+        let report = known.report.retagged(listed);
+        if report == known.report {
+            continue;
+        }
+        let turned = report.passed != known.report.passed;
+        let since = if turned { now } else { known.since };
+        let values =
+            vec![node_id.0.into(), report.gate.as_str().into(), Val::json(&report)?, since.into()];
+        let sql = "UPDATE node_gate SET report = $3, since = $4 WHERE node_id = $1 AND gate = $2";
+        conn.execute(sql, values).await?;
+        if turned {
+            changed.push(report);
+        }
+    }
+    Ok(changed)
 }
 
 impl Store {

@@ -45,6 +45,7 @@ migrations! {
     "0161_control"
     "0162_audit_target"
     "0180_access_token"
+    "0200_host_value"
 }
 
 /// Brings a PostgreSQL database up to date.

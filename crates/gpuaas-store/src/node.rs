@@ -254,7 +254,7 @@ async fn onboard_again(
         return Ok(earlier);
     }
     let row = conn
-        .first("SELECT state FROM node WHERE id = $1 {LOCK}", args![node.id.0])
+        .first("SELECT state FROM node WHERE id = $1 {LOCK_KEY}", args![node.id.0])
         .await?
         .ok_or_else(|| StoreError::not_found("node", node.id))?;
     let state: NodeState = row.cols().enum_str()?;

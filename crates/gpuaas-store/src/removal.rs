@@ -32,7 +32,7 @@ struct Removal {
 
 const SITE: Removal = Removal {
     what: "site",
-    find: "SELECT name FROM site WHERE id = $1 AND removed_at IS NULL {LOCK}",
+    find: "SELECT name FROM site WHERE id = $1 AND removed_at IS NULL {LOCK_KEY}",
     nodes: "SELECT COUNT(*), MIN(node.hostname) FROM node LEFT JOIN run ON run.id = node.run_id \
          WHERE node.site_id = $1 AND (node.state NOT IN ('retired', 'detached', 'deleted') \
          OR run.status IN ('running', 'waiting', 'parked'))",
@@ -40,6 +40,7 @@ const SITE: Removal = Removal {
     in_use: ProblemCode::SiteInUse,
     deletions: &[
         "DELETE FROM roce_assignment WHERE site_id = $1",
+        "DELETE FROM host_value WHERE site_id = $1",
         "DELETE FROM bundle_approval WHERE site_id = $1",
         "DELETE FROM input_secret WHERE owner = $1",
         "DELETE FROM secret WHERE owner = $1",
@@ -50,7 +51,7 @@ const SITE: Removal = Removal {
 
 const PROFILE: Removal = Removal {
     what: "profile",
-    find: "SELECT name FROM profile WHERE id = $1 AND removed_at IS NULL {LOCK}",
+    find: "SELECT name FROM profile WHERE id = $1 AND removed_at IS NULL {LOCK_KEY}",
     nodes: "SELECT COUNT(*), MIN(node.hostname) FROM node LEFT JOIN run ON run.id = node.run_id \
          WHERE node.profile_id = $1 AND (node.state NOT IN ('retired', 'detached', 'deleted') \
          OR run.status IN ('running', 'waiting', 'parked'))",

@@ -13,6 +13,7 @@ use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, Step, TaskId, Timestamp}
 
 use crate::database::{Conn, GroupHints, RowsStatement, UPDATE_RUNS, Val, args, padded, with_list};
 use crate::error::StoreError;
+use crate::host_value;
 use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding};
 use crate::tables::node::{node_columns, node_from, read_node};
@@ -77,7 +78,8 @@ pub struct RunWrite {
     pub observation: Option<Observation>,
     /// Credentials for a new deployment; those of the run's earlier ones are revoked.
     pub tokens: Vec<NewToken>,
-    /// The credentials of the run's deployments are revoked: what was deployed is released.
+    /// The tokens of the run's deployments are revoked, and the certificates of the node's agent end:
+    /// what was deployed is released.
     pub revokes_tokens: bool,
     /// The run's tokens expire then, if it is parked: see [`Store::start_token_clock`].
     pub tokens_expire_at: Option<Timestamp>,
@@ -336,12 +338,20 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     write_attempts(conn, run.id, &write.attempts).await?;
     if write.revokes_tokens || !write.tokens.is_empty() {
         token::revoke_of_deployments(conn, now, run.id).await?;
+        // The system that had them is gone, or about to be written over by the node's next one.
+        // MAAS may give its address to another machine; the next deployment claims its own values.
+        if write.revokes_tokens && run.state.host_values.is_none() {
+            host_value::release(conn, run.node_id).await?;
+        }
+        let reason = if write.revokes_tokens {
+            "its system was released"
+        } else {
+            "another system of the node is deployed"
+        };
+        let ending = CertificateEnding::Superseded;
+        certificate::end_all(conn, now, run.node_id, ending, reason).await?;
     }
     if !write.tokens.is_empty() {
-        // The next system of the node is about to be written over the one that had them.
-        let (ending, reason) =
-            (CertificateEnding::Superseded, "another system of the node is deployed");
-        certificate::end_all(conn, now, run.node_id, ending, reason).await?;
         if run.state.visits(Step::ReleaseForRetry) > 0 {
             forget_earlier_system(conn, now, run.node_id, run.id).await?;
         }

@@ -96,17 +96,14 @@ async fn enroll(
     let node_id = token.grant.node_id.ok_or_else(unknown)?;
     let again = token.used_at.is_some();
 
-    // Whoever was the node's agent before is not any more.
-    conn.execute(
-        "UPDATE token SET revoked_at = $2 WHERE node_id = $1 AND purpose = 'agent' \
-         AND revoked_at IS NULL",
-        args![node_id.0, now],
-    )
-    .await?;
+    // The token is used up, and whoever was the node's agent before is not any more.
     let used_key = request.key.map(|key| key.to_vec());
     conn.execute(
-        "UPDATE token SET used_at = $2, used_key = $3 WHERE id = $1",
-        args![token.grant.id.0, now, used_key],
+        "UPDATE token SET used_at = CASE WHEN id = $1 THEN $2 ELSE used_at END, \
+         used_key = CASE WHEN id = $1 THEN $3 ELSE used_key END, \
+         revoked_at = CASE WHEN id = $1 THEN revoked_at ELSE $2 END \
+         WHERE id = $1 OR (node_id = $4 AND purpose = 'agent' AND revoked_at IS NULL)",
+        args![token.grant.id.0, now, used_key, node_id.0],
     )
     .await?;
     if !again {

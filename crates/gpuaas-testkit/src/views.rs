@@ -314,21 +314,7 @@ pub fn drift_of_every_kind() -> Vec<NodeDrift> {
 pub fn site() -> SiteResource {
     SiteResource {
         id: SiteId(uuid_v7(BEGIN, [3; 10])),
-        spec: SiteSpec {
-            name: "lab".to_owned(),
-            url: "http://127.0.0.1:5240/MAAS".to_owned(),
-            ca_pem: None,
-            node_ca_pem: None,
-            pool: None,
-            pxe_vlan: None,
-            approved_images: Vec::new(),
-            drift_policy: std::collections::BTreeMap::new(),
-            batch_max_parallel: 0,
-            image_bandwidth_mbit_per_second: 0,
-            idle_poll_seconds: 0,
-            bundle_inputs: std::collections::BTreeMap::new(),
-            host_inputs: std::collections::BTreeMap::new(),
-        },
+        spec: SiteSpec::new("lab", "http://127.0.0.1:5240/MAAS"),
         status: SiteStatus {
             maas_version: "3.7.3".to_owned(),
             maas_user: "admin".to_owned(),

@@ -7,6 +7,7 @@
 //! | [`WAITS`] | what a run waits for | `wait.code` of a run |
 //! | [`NODE_PROBLEMS`] | what is wrong with a node in service | `problems[].code` of a node |
 //! | [`TIMELINE`] | lines of a node's history | `code` of a timeline event |
+//! | [`SLOT_BLOCKERS`] | what keeps a slot from being used | `blockers[].code` of a slot map |
 //! | [`COMMANDS`] | what stops a command before or after the API | the first word of an error text |
 //!
 //! The string of a code is what is on the wire and in the database, and never changes its meaning.
@@ -22,6 +23,7 @@ mod cure;
 mod node_problem;
 mod park;
 mod problem;
+mod slot_blocker;
 mod timeline;
 mod wait;
 
@@ -30,6 +32,7 @@ pub use cure::Cure;
 pub use node_problem::{NODE_PROBLEMS, NodeProblemCode, NodeProblemRow, advised_commands};
 pub use park::{PARKS, ParkCode, ParkRow};
 pub use problem::{PROBLEMS, ProblemCode, ProblemRow};
+pub use slot_blocker::{SLOT_BLOCKERS, SlotBlockerCode, SlotBlockerRow};
 pub use timeline::{TIMELINE, TimelineCode, TimelineRow};
 pub use wait::{WAITS, WaitCode, WaitRow};
 
@@ -66,6 +69,11 @@ mod tests {
         );
         well_formed(
             NODE_PROBLEMS
+                .iter()
+                .map(|row| [row.code.as_str(), row.title, row.next_action, row.doc]),
+        );
+        well_formed(
+            SLOT_BLOCKERS
                 .iter()
                 .map(|row| [row.code.as_str(), row.title, row.next_action, row.doc]),
         );

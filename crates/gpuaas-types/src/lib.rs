@@ -10,17 +10,20 @@ pub mod audit;
 pub mod batch;
 pub mod bundle;
 pub mod change;
+pub mod claim;
 pub mod coded_error;
 pub mod codes;
 pub mod explain;
 pub mod health;
 pub mod ids;
 pub mod lifecycle;
+pub mod limits;
 pub mod machine;
 pub mod park;
 pub mod plan;
 pub mod problem;
 pub mod scripts;
+pub mod slot;
 pub mod source;
 pub mod spec;
 pub mod steps;
@@ -28,6 +31,7 @@ pub mod string_enum;
 pub mod task;
 pub mod telemetry;
 pub mod time;
+pub mod topology;
 
 pub use coded_error::CodedError;
 pub use ids::{

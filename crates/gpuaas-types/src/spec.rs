@@ -56,6 +56,26 @@ pub struct SiteSpec {
 }
 
 impl SiteSpec {
+    /// A site of the region at `url` about which nothing else is said.
+    #[must_use]
+    pub fn new(name: &str, url: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            url: url.to_owned(),
+            ca_pem: None,
+            node_ca_pem: None,
+            pool: None,
+            pxe_vlan: None,
+            approved_images: Vec::new(),
+            batch_max_parallel: 0,
+            image_bandwidth_mbit_per_second: 0,
+            idle_poll_seconds: 0,
+            bundle_inputs: BTreeMap::new(),
+            host_inputs: BTreeMap::new(),
+            drift_policy: BTreeMap::new(),
+        }
+    }
+
     /// The address of the region in one spelling: scheme and host in lower case, no user, no port
     /// that the scheme has by itself, no `/` at the end, and nothing after the base that MAAS' own
     /// pages and API 2.0 share.

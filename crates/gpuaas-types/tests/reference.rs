@@ -11,7 +11,10 @@ use std::path::PathBuf;
 
 use gpuaas_types::access::{OPERATIONS, Role};
 use gpuaas_types::api::Owner;
-use gpuaas_types::codes::{COMMANDS, NODE_PROBLEMS, PARKS, PROBLEMS, TIMELINE, WAITS};
+use gpuaas_types::codes::{
+    COMMANDS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
+};
+use gpuaas_types::limits::LIMITS;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::steps::{CancelPolicy, KINDS, ROWS, StepOrder};
 use serde_json::Value;
@@ -20,13 +23,15 @@ const COMMAND: &str = "cargo test -p gpuaas-types write_reference -- --ignored";
 
 type Page = (&'static str, String);
 
-fn pages() -> [Page; 8] {
+fn pages() -> [Page; 10] {
     [
         ("access.md", access()),
+        ("limits.md", limits()),
         ("command-failures.md", command_failures()),
         ("problems.md", problems()),
         ("waits-and-parks.md", waits_and_parks()),
         ("node-problems.md", node_problems()),
+        ("slot-blockers.md", slot_blockers()),
         ("timeline.md", timeline()),
         ("steps.md", steps()),
         ("profile-fields.md", profile_fields()),
@@ -75,6 +80,23 @@ fn access() -> String {
     page
 }
 
+fn limits() -> String {
+    let about = "What each of the two listeners of a control plane allows, so that nobody who connects and \
+                 does nothing, or does it slowly, keeps others from being answered. `gpuaas serve --limits \
+                 operators.idle-seconds=30,nodes.connections=20000` sets others. Connections of both \
+                 listeners have to fit into the process's limit of open files (`ulimit -n`), of which 128 are \
+                 kept for the database and MAAS; where they do not, the counts shrink to what fits. Each \
+                 control plane of several counts by itself.";
+    let mut page = header("Limits of the listeners", about);
+    page.push_str("\n| limit | operators | nodes | lowest | meaning |\n|---|---|---|---|---|\n");
+    for row in LIMITS {
+        let (limit, doc) = (row.limit, cell(row.doc));
+        let (operators, nodes, lowest) = (row.operators, row.nodes, row.lowest);
+        writeln!(page, "| `{limit}` | {operators} | {nodes} | {lowest} | {doc} |").unwrap();
+    }
+    page
+}
+
 fn who(owner: Option<Owner>) -> &'static str {
     match owner {
         None => "",
@@ -100,6 +122,25 @@ fn command_failures() -> String {
     page.push_str("\n| code | what is wrong | when |\n|---|---|---|\n");
     for row in COMMANDS {
         writeln!(page, "| `{}` | {} | {} |", row.code, cell(row.title), cell(row.doc)).unwrap();
+    }
+    page
+}
+
+fn slot_blockers() -> String {
+    let mut page = header(
+        "Blockers of slots",
+        "What keeps a slot, or a whole host, from having slices, as the slot map names it. Where the \
+         column *approve anyway* says no, one tenant could reach another one, find what another one \
+         left, or get less than a slot is: nobody can approve such a slot.",
+    );
+    page.push_str(
+        "\n| code | what is wrong | when | who | approve anyway | next action |\n|---|---|---|---|---|---|\n",
+    );
+    for row in SLOT_BLOCKERS {
+        let (title, doc, next) = (cell(row.title), cell(row.doc), cell(row.next_action));
+        let anyway = if row.overridable { "yes" } else { "no" };
+        let (code, who) = (row.code, row.fixed_by);
+        writeln!(page, "| `{code}` | {title} | {doc} | {who} | {anyway} | {next} |").unwrap();
     }
     page
 }

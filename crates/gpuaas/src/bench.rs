@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_lab::bench::{agent, clients, gate, handover, onboard};
-use gpuaas_simulation::{chaos, outage_benchmark, people, recovery, region_benchmark};
+use gpuaas_lab::bench::{agent, attack, clients, gate, handover, onboard, topology};
+use gpuaas_simulation::{
+    chaos, outage_benchmark, people, placement_benchmark, recovery, region_benchmark,
+};
 
 use self::command_line::ApiOperators;
 use crate::args::BenchCommand;
@@ -28,7 +30,11 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::People(args) => people::run(args, Arc::new(ApiOperators), terminal).await,
         BenchCommand::Gate(args) => gate::run(args, terminal).await,
         BenchCommand::Handover(args) => handover::run(args, &ServeLauncher, terminal).await,
+        BenchCommand::Topology(args) => topology::run(args, terminal),
+        BenchCommand::Placement(args) => placement_benchmark::run(&args, terminal),
         BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,
+        BenchCommand::Attack(args) => attack::run(args, terminal).await,
+        BenchCommand::AttackLoad => attack::run_attacker(terminal).await,
     }
 }
 

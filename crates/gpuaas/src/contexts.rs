@@ -1,16 +1,18 @@
 //! `gpuaas context`: which control planes there are, and which one commands ask.
 
-use gpuaas_client::ApiClient;
+use std::path::{Path, PathBuf};
+
 use gpuaas_client::contexts::{Context, ContextFile};
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
+use gpuaas_client::{ApiClient, Trust};
 use gpuaas_types::api::List;
 use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 
 use crate::args::{ContextAddArgs, ContextCommand, ContextNameArgs};
-use crate::input_file::read_secret;
+use crate::input_file::{read_file, read_secret};
 
 /// One context as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,7 +43,7 @@ pub(crate) fn run(command: ContextCommand, terminal: &mut Terminal) -> Result<()
         ContextCommand::List(args) => {
             let contexts = ContextFile::below(args.config.config_home.as_deref()).load()?;
             let rows =
-                contexts.contexts.into_iter().map(|(name, Context { server, token_file })| {
+                contexts.contexts.into_iter().map(|(name, Context { server, token_file, .. })| {
                     let in_use = contexts.current.as_deref() == Some(name.as_str());
                     let token_file = token_file.map(|path| path.display().to_string());
                     ContextRow { name, server, token_file, in_use }
@@ -68,21 +70,21 @@ pub(crate) fn run(command: ContextCommand, terminal: &mut Terminal) -> Result<()
 }
 
 fn add(args: ContextAddArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let ContextAddArgs { name, server, token_file, config } = args;
-    ApiClient::new(&server, "")?;
+    let ContextAddArgs { name, server, token_file, server_ca_file: ca_file, config } = args;
+    let trust = ca_file.as_deref().map(read_file).transpose()?;
+    let trust = trust.map_or(Trust::System, |pem| Trust::Only(pem.into_bytes()));
+    ApiClient::with_trust(&server, "", &trust)?;
     let token_file = token_file
         .map(|path| {
             read_secret(&path)?;
-            std::path::absolute(&path).map_err(|error| {
-                let detail = format!("{}: {error}", path.display());
-                Failure::usage(CommandCode::FileUnreadable, detail)
-            })
+            absolute(&path)
         })
         .transpose()?;
+    let ca_file = ca_file.as_deref().map(absolute).transpose()?;
     let file = ContextFile::below(config.config_home.as_deref());
     let mut contexts = file.load()?;
     let is_first = contexts.contexts.is_empty();
-    contexts.contexts.insert(name.clone(), Context { server, token_file });
+    contexts.contexts.insert(name.clone(), Context { server, token_file, ca_file });
     if is_first {
         contexts.current = Some(name.clone());
     }
@@ -92,6 +94,13 @@ fn add(args: ContextAddArgs, terminal: &mut Terminal) -> Result<(), Failure> {
         false => format!("{name} is added; `gpuaas context use {name}` has commands use it"),
     });
     Ok(())
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| {
+        let detail = format!("{}: {error}", path.display());
+        Failure::usage(CommandCode::FileUnreadable, detail)
+    })
 }
 
 fn table(list: &List<ContextRow>, style: Style) -> String {

@@ -12,12 +12,13 @@ use serde::Serialize;
 use crate::args::Format;
 
 /// What a page's rows are, and the page.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("field of profiles", include_str!("../../../docs/reference/profile-fields.md")),
     ("step", include_str!("../../../docs/reference/steps.md")),
     ("wait or park", include_str!("../../../docs/reference/waits-and-parks.md")),
     ("problem of a request", include_str!("../../../docs/reference/problems.md")),
     ("problem of a node", include_str!("../../../docs/reference/node-problems.md")),
+    ("blocker of a slot", include_str!("../../../docs/reference/slot-blockers.md")),
     ("line of a timeline", include_str!("../../../docs/reference/timeline.md")),
     ("failure of a command", include_str!("../../../docs/reference/command-failures.md")),
 ];
@@ -111,7 +112,9 @@ fn rows(kind: &'static str, page: &str) -> Vec<ReferenceRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuaas_types::codes::{COMMANDS, NODE_PROBLEMS, PARKS, PROBLEMS, TIMELINE, WAITS};
+    use gpuaas_types::codes::{
+        COMMANDS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
+    };
     use gpuaas_types::spec::ProfileSpec;
     use gpuaas_types::steps::ROWS;
 
@@ -122,6 +125,7 @@ mod tests {
         names.extend(PARKS.iter().map(|row| row.code.to_string()));
         names.extend(WAITS.iter().map(|row| row.code.to_string()));
         names.extend(NODE_PROBLEMS.iter().map(|row| row.code.to_string()));
+        names.extend(SLOT_BLOCKERS.iter().map(|row| row.code.to_string()));
         names.extend(TIMELINE.iter().map(|row| row.code.to_string()));
         names.extend(COMMANDS.iter().map(|row| row.code.to_string()));
         names.extend(ROWS.iter().map(|row| row.step.to_string()));

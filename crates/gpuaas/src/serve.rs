@@ -23,34 +23,48 @@ use gpuaas_engine::{
 };
 use gpuaas_store::{ExposeSecret as _, SecretString, Store};
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::limits::LimitSetting;
 use gpuaas_types::{IdSource, RandomIds};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) mod admin_token;
 mod data_folder;
+mod limits;
 mod listeners;
 mod nodes;
+mod operators;
 #[cfg(feature = "lab")]
 mod planted_panic;
 mod preflight;
 mod retention;
+mod server_certificate;
 
 use self::data_folder::{make_private_dir, unwritable};
+use self::limits::BothLimits;
+use self::listeners::Sockets;
 
-pub use nodes::{NodeListenerOptions, ServerFiles, TlsOptions};
+pub use nodes::{NodeListenerOptions, TlsOptions};
+pub use operators::{OperatorListenerOptions, OperatorSecurity};
 #[cfg(feature = "lab")]
 pub use planted_panic::PlantedPanic;
 pub use retention::Retention;
+pub use server_certificate::ServerFiles;
 
 /// How long open requests (agents' long polls, mostly) may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// Connections that the kernel holds until they are accepted, as far as it holds so many
+/// (`net.core.somaxconn`): it drops what is more, and a client tries again after a second.
+const BACKLOG: u32 = 4_096;
 
 /// How a control plane is started.
 pub struct ServeOptions {
     /// Address to listen on for operators; port 0 for any.
     pub listen: SocketAddr,
+    /// How operators reach it.
+    pub operators: OperatorListenerOptions,
     /// How nodes reach it.
     pub nodes: NodeListenerOptions,
     /// Folder of the embedded store, the artifacts, the master key and the admin token.
@@ -61,6 +75,8 @@ pub struct ServeOptions {
     pub advertise: Option<String>,
     /// The node agent's executable; none: beside this process's own.
     pub agent_binary: Option<PathBuf>,
+    /// Limits of the listeners that differ from their defaults.
+    pub limits: Vec<LimitSetting>,
     /// Make another admin token, in the place of one that was lost.
     pub new_admin_token: bool,
     /// What is exported and deleted when it is old; none: everything is kept.
@@ -86,11 +102,13 @@ impl ServeOptions {
     pub fn new(listen: SocketAddr, data: PathBuf) -> Self {
         Self {
             listen,
+            operators: OperatorListenerOptions::default(),
             nodes: NodeListenerOptions::tls(([127, 0, 0, 1], 0).into()),
             data,
             database: None,
             advertise: None,
             agent_binary: None,
+            limits: Vec::new(),
             new_admin_token: false,
             retention: None,
             clock: Arc::new(RealClock),
@@ -107,6 +125,8 @@ impl ServeOptions {
 pub struct ServeHandle {
     /// Where it listens for operators.
     pub addr: SocketAddr,
+    /// `http` or `https`.
+    scheme: &'static str,
     /// URL that nodes are told.
     pub node_url: String,
     /// The admin token, where this process knows it: made now, or kept in `data`.
@@ -126,7 +146,7 @@ impl ServeHandle {
     /// Base URL on this machine.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.addr)
+        format!("{}://{}", self.scheme, self.addr)
     }
 
     /// Waits until `stop`, or until a loop ends by itself.
@@ -175,34 +195,27 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         return Err(stand_ins_not_local(options.listen));
     }
     preflight::url_names_a_host(&options.nodes, options.advertise.as_deref())?;
-    let agent = find_agent(options.agent_binary.as_deref())?;
-    make_private_dir(&options.data)?;
-    let database = database_url(&options);
-    let embedded = embedded_path(&database);
-    let lock = embedded.as_deref().map(lock).transpose()?;
-    let key_file = options.data.join("master.key");
-    let store = preflight::open_store(&database, embedded.as_deref(), &key_file).await?;
-    let listener = bind(options.listen).await?;
-    let addr = listener.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
-    let node_socket = match &options.nodes {
-        NodeListenerOptions::Tls(tls) => Some((tls.as_ref(), bind(tls.listen).await?)),
-        NodeListenerOptions::StandIns => None,
-    };
-    let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
-        .map_err(|error| unwritable(&options.data, &error))?;
-    let agent = store_agent(&artifacts, &agent)?;
-
-    if lock.is_some() {
-        store.end_leases_of_dead_owner(options.clock.now()).await.map_err(store_failure)?;
-    }
+    let Opened { store, lock, socket, addr, node_socket, artifacts, agent } =
+        open(&options).await?;
     let FirstStart { bundles, bundle_key, admin_token, token_is_new, nodes } =
         seed_first_start(&store, &artifacts, &options, node_socket).await?;
     let advertise = options.advertise.as_deref();
     let plain = || advertise.map_or_else(|| format!("http://{addr}"), str::to_owned);
     let node_url = nodes.as_ref().map_or_else(plain, |nodes| nodes.advertise.clone());
     let anchor_pem = nodes.as_ref().and_then(|nodes| nodes.anchor_pem.clone());
+    let issuer = nodes.as_ref().map(|nodes| &nodes.issuer);
+    let operators = operators::prepare(&options.operators, addr, issuer).await?;
+    let anchors = [operators.anchor_pem.as_deref(), anchor_pem.as_deref()];
+    operators::write_anchors(&options.data, anchors)?;
     let http = own_http(anchor_pem.as_deref())?;
-    let settings = ApiSettings { agent: Some(agent.clone()), ..options.settings };
+    let limits = BothLimits::new(&options.limits, nodes.is_none())
+        .within_open_files(limits::raise_open_files());
+    let settings = ApiSettings {
+        agent: Some(agent.clone()),
+        operators: limits.operators,
+        nodes: limits.nodes,
+        ..options.settings
+    };
     let mut config = EngineConfig::new(&node_url, agent);
     config.node_anchor_pem = anchor_pem;
     (options.tune)(&mut config);
@@ -237,9 +250,12 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         settings,
     };
     let stop = CancellationToken::new();
-    let listeners = listeners::spawn(listener, nodes, options.retention, state, &stop);
+    let scheme = operators.scheme();
+    let sockets = Sockets { socket, operators, nodes, limits };
+    let listeners = listeners::spawn(sockets, options.retention, state, &stop);
     Ok(ServeHandle {
         addr,
+        scheme,
         node_url,
         admin_token,
         token_is_new,
@@ -249,6 +265,41 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         listeners,
         _lock: lock,
     })
+}
+
+/// What a control plane has before it does anything.
+struct Opened<'a> {
+    store: Store,
+    lock: Option<File>,
+    /// That of operators.
+    socket: TcpListener,
+    addr: SocketAddr,
+    node_socket: Option<(&'a TlsOptions, TcpListener)>,
+    artifacts: ArtifactStore,
+    agent: Artifact,
+}
+
+async fn open(options: &ServeOptions) -> Result<Opened<'_>, Failure> {
+    let agent = find_agent(options.agent_binary.as_deref())?;
+    make_private_dir(&options.data)?;
+    let database = database_url(options);
+    let embedded = embedded_path(&database);
+    let lock = embedded.as_deref().map(lock).transpose()?;
+    let key_file = options.data.join("master.key");
+    let store = preflight::open_store(&database, embedded.as_deref(), &key_file).await?;
+    let socket = bind(options.listen)?;
+    let addr = socket.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
+    let node_socket = match &options.nodes {
+        NodeListenerOptions::Tls(tls) => Some((tls.as_ref(), bind(tls.listen)?)),
+        NodeListenerOptions::StandIns => None,
+    };
+    let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
+        .map_err(|error| unwritable(&options.data, &error))?;
+    let agent = store_agent(&artifacts, &agent)?;
+    if lock.is_some() {
+        store.end_leases_of_dead_owner(options.clock.now()).await.map_err(store_failure)?;
+    }
+    Ok(Opened { store, lock, socket, addr, node_socket, artifacts, agent })
 }
 
 /// Puts the agent's executable among the files that nodes fetch.
@@ -290,8 +341,14 @@ async fn seed_first_start(
     Ok(FirstStart { bundles, bundle_key, admin_token, token_is_new, nodes })
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| Failure::cannot_listen(address, &error))
+fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listen = || -> io::Result<TcpListener> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|error| Failure::cannot_listen(address, &error))
 }
 
 fn stand_ins_not_local(address: SocketAddr) -> Failure {

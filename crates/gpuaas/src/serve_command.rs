@@ -24,7 +24,8 @@ const LOOP_ENDED_DRAIN: Duration = Duration::from_secs(5);
 pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let stop = signals::stop()?;
     let data = args.data.clone();
-    let (nodes, retention) = (args.node_listener(), args.retention());
+    let (operators, nodes) = (args.operator_listener(), args.node_listener());
+    let retention = args.retention();
     // A clock that is not the wall's is a simulator's, whose hosts have made-up addresses.
     let simulated_hosts = args.clock != ClockChoice::Real;
     #[cfg(feature = "lab")]
@@ -32,10 +33,12 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     #[cfg(not(feature = "lab"))]
     let failpoints: Option<Arc<dyn Failpoints>> = None;
     let handle = start(ServeOptions {
+        operators,
         nodes,
         database: args.database,
         advertise: args.advertise,
         agent_binary: args.agent_binary,
+        limits: args.limits,
         new_admin_token: args.new_admin_token,
         failpoints,
         retention,
@@ -47,9 +50,9 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     let file = data.join("admin-token");
     let mut lines = format!("listening: {}", handle.url());
     match &handle.admin_token {
-        Some(token) if handle.token_is_new => {
-            lines.push_str(&format!("\nadmin-token: {token}"));
-            terminal.message(&format!("the admin token is kept in {}", file.display()));
+        // The token itself is in the file alone: what is printed ends up in logs.
+        Some(_) if handle.token_is_new => {
+            terminal.message(&format!("a new admin token is in {}", file.display()));
         }
         Some(_) => terminal.message(&format!("the admin token is in {}", file.display())),
         None => terminal.message(&admin_token::unknown(&file)),

@@ -92,7 +92,7 @@ fn gpu(line: &str) -> Option<NvidiaGpu> {
 }
 
 /// A field's value; `None` for `[N/A]`, `[Not Supported]`, `[Unknown Error]`, `N/A`, `0` or nothing.
-fn field_value(field: &str) -> Option<String> {
+pub(crate) fn field_value(field: &str) -> Option<String> {
     let nothing = field.starts_with('[') || matches!(field, "N/A" | "0" | "");
     if nothing { None } else { parse::clean(field) }
 }
@@ -106,7 +106,7 @@ fn switch(field: &str) -> Option<bool> {
 }
 
 /// `00000000:19:00.0` as the kernel writes it: `0000:19:00.0`.
-fn address(bus: &str) -> Option<String> {
+pub(crate) fn address(bus: &str) -> Option<String> {
     let (domain, rest) = bus.split_once(':')?;
     let domain = u32::from_str_radix(domain, 16).ok()?;
     let plain =

@@ -10,37 +10,13 @@
 use std::fs::File;
 use std::io::Read as _;
 
+use gpuaas_types::topology::AcsRegisters;
+
 use crate::root::HostRoot;
 
-/// Source validation, request redirect, completion redirect, upstream forwarding.
-const ISOLATING: u16 = 0x1d;
 const EXTENDED_AT: usize = 0x100;
 const CONFIG_BYTES: u64 = 4096;
 const ACS_ID: u16 = 0x000d;
-
-/// Access Control Services of one function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Acs {
-    /// Capability register: what the function is able to do.
-    pub capability: u16,
-    /// Control register: what is on.
-    pub control: u16,
-}
-
-impl Acs {
-    /// Whether everything that isolates, as far as the function is able to, is on.
-    ///
-    /// ```
-    /// let acs = host_facts::Acs { capability: 0x1d, control: 0x1d };
-    /// assert!(acs.isolates());
-    /// assert!(!host_facts::Acs { control: 0, ..acs }.isolates());
-    /// ```
-    #[must_use]
-    pub fn isolates(self) -> bool {
-        let able = self.capability & ISOLATING;
-        able != 0 && self.control & able == able
-    }
-}
 
 impl HostRoot {
     /// The PCI bridges between a function and the root of its hierarchy, the nearest first.
@@ -71,7 +47,7 @@ impl HostRoot {
     /// Access Control Services of a function; `None` where it has no such capability, or its
     /// configuration space cannot be read.
     #[must_use]
-    pub fn acs(&self, address: &str) -> Option<Acs> {
+    pub fn acs(&self, address: &str) -> Option<AcsRegisters> {
         acs(&self.config_space(address)?)
     }
 
@@ -102,12 +78,12 @@ fn port_type(config: &[u8]) -> Option<u8> {
     None
 }
 
-fn is_function(text: &str) -> bool {
+pub(crate) fn is_function(text: &str) -> bool {
     text.len() == 12 && text.matches(':').count() == 2 && text.contains('.')
 }
 
 /// Walks the list of extended capabilities, at most 64 of them: the list may be a circle.
-fn acs(config: &[u8]) -> Option<Acs> {
+fn acs(config: &[u8]) -> Option<AcsRegisters> {
     let word = |at: usize| {
         let bytes = config.get(at..at + 2)?;
         Some(u16::from_le_bytes([bytes[0], bytes[1]]))
@@ -116,7 +92,7 @@ fn acs(config: &[u8]) -> Option<Acs> {
     for _ in 0..64 {
         let (id, next) = (word(at)?, usize::from(word(at + 2)? >> 4));
         if id == ACS_ID {
-            return Some(Acs { capability: word(at + 4)?, control: word(at + 6)? });
+            return Some(AcsRegisters { capability: word(at + 4)?, control: word(at + 6)? });
         }
         if next < EXTENDED_AT {
             return None;

@@ -32,12 +32,12 @@ mod root;
 pub mod software;
 pub mod storage;
 pub mod system;
+pub mod topology;
 
 pub use facts::HostFacts;
 pub use gpu::NvidiaGpu;
 pub use image::{BUILD_RECORD, ImageBuild};
 pub use infiniband::InfinibandPort;
-pub use isolation::Acs;
 pub use login::Login;
 pub use network::{LinkAddress, Listener, NetworkLink, Route};
 pub use pci::PciFunction;

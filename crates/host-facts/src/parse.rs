@@ -36,6 +36,20 @@ pub(crate) fn list_length(text: &str) -> Option<u32> {
     })
 }
 
+/// The numbers of a kernel list such as `0-3,8,10-11`, at most 65,536 of them.
+pub(crate) fn list_numbers(text: &str) -> Option<Vec<u32>> {
+    if list_length(text)? > 1 << 16 {
+        return None;
+    }
+    let mut numbers = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
 /// `0x10de` as `10de`.
 pub(crate) fn hex_digits(text: &str) -> Option<String> {
     let digits = text.strip_prefix("0x")?;
@@ -77,6 +91,8 @@ mod tests {
     fn kernel_lists() {
         assert_eq!(list_length("0-15,32-47"), Some(32));
         assert_eq!(list_length("3"), Some(1));
+        assert_eq!(list_numbers("0-2,8"), Some(vec![0, 1, 2, 8]));
+        assert_eq!(list_numbers("0-99999"), None);
         for bad in ["", "a", "3-1", "0-4294967295", "1-2-3"] {
             assert_eq!(list_length(bad), None, "{bad}");
         }

@@ -295,7 +295,7 @@ fn next_action(verdict: Verdict, subject: &Subject, from: Option<&str>) -> Strin
         ),
         Verdict::TelemetrySimulated => "nothing to do: there is no edge to reach".to_owned(),
         Verdict::TelemetryNotExpected => format!(
-            "name a site bundle with telemetry in the node's profile, such as h200-ib@1.0.0, with \
+            "name a site bundle with telemetry in the node's profile, such as h200-ib@1.1.0, with \
              enable_netdata=1; or set it up on this host: {}",
             converge(" --allow NETWORK")
         ),

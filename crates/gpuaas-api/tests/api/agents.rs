@@ -211,7 +211,7 @@ async fn a_node_that_speaks_keeps_the_tokens_of_its_parked_run_good() {
     rig.put_run(node.run_id, RunStatus::Parked).await;
     let at = |what: &str| format!("/bootstrap/v1/runs/{}/{what}", node.run_id);
     let phase = json!({
-        "bundle": "h200-ib@1.0.0", "phase": "packages", "outcome": "ran", "changed": 1,
+        "bundle": "h200-ib@1.1.0", "phase": "packages", "outcome": "ran", "changed": 1,
         "seconds": 3500.0, "text": "",
     });
     let progress = json!({ "phase": "site_bootstrap", "status": "succeeded" });
@@ -347,7 +347,7 @@ async fn phases_of_a_bundle_go_to_the_history() {
     let token = rig.token(TokenPurpose::Bootstrap, node.node_id, node.run_id, Some(3600)).await;
     let path = format!("/bootstrap/v1/runs/{}/phases", node.run_id);
     let say = |outcome: &str, text: &str| {
-        json!({ "bundle": "h200-ib@1.0.0", "phase": "ipoib", "outcome": outcome, "seconds": 1.25,
+        json!({ "bundle": "h200-ib@1.1.0", "phase": "ipoib", "outcome": outcome, "seconds": 1.25,
                 "changed": 2, "text": text })
     };
     let post =
@@ -362,9 +362,9 @@ async fn phases_of_a_bundle_go_to_the_history() {
     assert_eq!(
         texts,
         [
-            "bundle_phase_finished: h200-ib@1.0.0 says that ipoib took 1.2 s and changed 2 things",
-            "bundle_phase_skipped: h200-ib@1.0.0 says that ipoib was not needed: x is 0",
-            "bundle_phase_failed: h200-ib@1.0.0 says that ipoib failed after 1.2 s: no link",
+            "bundle_phase_finished: h200-ib@1.1.0 says that ipoib took 1.2 s and changed 2 things",
+            "bundle_phase_skipped: h200-ib@1.1.0 says that ipoib was not needed: x is 0",
+            "bundle_phase_failed: h200-ib@1.1.0 says that ipoib failed after 1.2 s: no link",
         ]
     );
     let other = rig.token(TokenPurpose::Enrollment, node.node_id, node.run_id, Some(3600)).await;
@@ -376,7 +376,7 @@ async fn phases_of_a_bundle_go_to_the_history() {
 async fn a_node_may_be_active_and_not_ready_for_slices() {
     let rig = Rig::with_site().await;
     let spec =
-        json!({ "name": "slice", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.0.0" } });
+        json!({ "name": "slice", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.1.0" } });
     rig.post("/api/v1/profiles", spec).await.ok();
     let asked = json!({ "hostname": "j22u11", "site": "lab", "profile": "slice" });
     let node: OnboardAccepted =

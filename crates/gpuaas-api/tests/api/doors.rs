@@ -117,12 +117,12 @@ async fn an_agent_is_replaced_only_by_one_that_was_published_signed_and_approved
         (named("0.2.0"), 409, "bundle_not_approved"),
         (named("0.3.0"), 422, "signature_key_retired"),
     ];
-    let before = tls.rows();
+    let before = tls.rows().await;
     let mut wanted = Vec::new();
     for (operation, status, code) in rows {
         let (seen, body) = ask(operation).await;
         assert_eq!((seen, body["code"].as_str()), (status, Some(code)), "{body}");
-        assert_eq!(tls.rows(), before, "{code} had an effect");
+        assert_eq!(tls.rows().await, before, "{code} had an effect");
         wanted.push(code.to_owned());
     }
     // No kind of bundle but an agent's.
@@ -303,7 +303,7 @@ async fn a_token_enrolls_on_its_own_machine_only() {
         tls.post(&tls.client(None), "/agent/v1/enroll", Some(&token), &asked).await
     };
     let links = |mac: &str| json!([{ "name": "eno1", "mac_address": mac }]);
-    let before = tls.rows();
+    let before = tls.rows().await;
     for facts in [
         json!({}),
         json!({ "links": links("02:00:00:00:00:99") }),
@@ -311,7 +311,7 @@ async fn a_token_enrolls_on_its_own_machine_only() {
     ] {
         let (status, body) = enroll(facts).await;
         assert_eq!((status, &body["code"]), (403, &json!("token_other_machine")), "{body}");
-        assert_eq!(tls.rows(), before, "the token is as good as before");
+        assert_eq!(tls.rows().await, before, "the token is as good as before");
     }
     assert_eq!(tls.refusals().await, ["token_other_machine"]);
     let own = json!({ "links": links(mac), "system_uuid": uuid.to_uppercase() });

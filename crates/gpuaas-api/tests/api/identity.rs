@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpuaas_engine::{Clock as _, RealClock};
-use gpuaas_store::TokenPurpose;
+use gpuaas_store::{RunWrite, TokenPurpose};
 use gpuaas_types::api::{CertificateState, NodeCertificates};
 use gpuaas_types::{RunId, RunStatus};
 use rustls::pki_types::pem::PemObject as _;
@@ -64,6 +64,35 @@ async fn an_agent_lives_renews_and_is_shut_out() {
     for code in ["certificate_renewed", "certificate_revoked", "credential_refused"] {
         assert!(codes.iter().any(|seen| seen == code), "{code}: {codes:?}");
     }
+}
+
+/// A run releases the machine (`RunWrite::revokes_tokens`): a copy of its agent's key is worth nothing
+/// from then on, also on a connection that is open, and long before anything is deployed again.
+#[tokio::test]
+async fn an_agent_is_shut_out_once_its_system_is_released() {
+    let tls = Tls::new().await;
+    let agent = tls.enrolled("j22u11").await;
+    let other = tls.enrolled("j22u15").await;
+    let (client, neighbour) = (agent.client(&tls), other.client(&tls));
+    assert_eq!(tls.post(&client, HEARTBEAT, None, &beat(&agent.node)).await.0, 200);
+    let now = tls.rig.clock.now();
+    for claimed in tls.rig.store.claim(now, now.plus_seconds(30.0), 10).await.unwrap() {
+        let of_agent = claimed.run.id == agent.node.run_id;
+        let mut write = RunWrite::new(claimed.run).releasing();
+        write.revokes_tokens = of_agent;
+        tls.rig.store.commit(now, write).await.unwrap();
+    }
+    for (path, body) in [
+        (HEARTBEAT, beat(&agent.node)),
+        (RENEW, json!({ "run_id": agent.node.run_id, "csr_pem": Key::new().csr })),
+    ] {
+        let (status, body) = tls.post(&client, path, None, &body).await;
+        assert_eq!((status, &body["code"]), (401, &json!("certificate_superseded")), "{path}");
+        assert!(body["detail"].as_str().unwrap().contains("its system was released"), "{body}");
+    }
+    // The same refusal from the same place is written once.
+    assert_eq!(tls.refusals().await, ["certificate_superseded"]);
+    assert_eq!(tls.post(&neighbour, HEARTBEAT, None, &beat(&other.node)).await.0, 200);
 }
 
 /// One row of the table: what is asked, and the code of the refusal.
@@ -260,7 +289,7 @@ async fn every_refusal_has_its_cause_and_no_effect() {
         ),
         ("a node's where operators are", operators("/agent/v1/tasks"), None, 404, "not_found"),
     ];
-    let before = tls.rows();
+    let before = tls.rows().await;
     let mut wanted = Vec::new();
     for (name, request, token, status, code) in rows {
         let (seen, body) = answer(request, token.as_deref()).await;
@@ -273,7 +302,7 @@ async fn every_refusal_has_its_cause_and_no_effect() {
             code == "not_found" || body["detail"].is_string() || body["hint"].is_string(),
             "{name}"
         );
-        assert_eq!(tls.rows(), before, "{name} had an effect");
+        assert_eq!(tls.rows().await, before, "{name} had an effect");
         if code.starts_with("token_") || code.starts_with("certificate_") {
             wanted.push(code.to_owned());
         }
@@ -292,7 +321,7 @@ async fn every_refusal_has_its_cause_and_no_effect() {
         assert_eq!((status, &body["code"]), (401, &json!(code)), "{body}");
         let (status, body) = answer(at(me(), RENEW, &renewal(&key.csr)), None).await;
         assert_eq!((status, &body["code"]), (401, &json!(code)), "{body}");
-        assert_eq!(tls.rows(), before, "{code} had an effect");
+        assert_eq!(tls.rows().await, before, "{code} had an effect");
         assert!(tls.refusals().await.contains(&code.to_owned()));
     }
 }
@@ -348,7 +377,7 @@ async fn a_certificate_without_its_key_ends_the_handshake() {
         .unwrap()
         .with_root_certificates(roots)
         .with_client_cert_resolver(Arc::new(Liar(Arc::new(CertifiedKey::new(chain, key)))));
-    let before = tls.rows();
+    let before = tls.rows().await;
     let address = tls.nodes.trim_start_matches("https://");
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
@@ -361,7 +390,7 @@ async fn a_certificate_without_its_key_ends_the_handshake() {
     let heard = stream.read_to_end(&mut answer).await;
     assert!(sent.is_err() || heard.is_err(), "{}", String::from_utf8_lossy(&answer));
     assert!(answer.is_empty());
-    assert_eq!(tls.rows(), before);
+    assert_eq!(tls.rows().await, before);
 }
 
 /// Whose credential opens an endpoint.

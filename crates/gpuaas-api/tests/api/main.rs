@@ -13,6 +13,7 @@ mod drift;
 mod http;
 mod id_prefixes;
 mod identity;
+mod limits;
 mod nodes;
 mod offboarding;
 mod operators;

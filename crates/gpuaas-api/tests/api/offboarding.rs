@@ -2,7 +2,7 @@
 
 use gpuaas_store::RunWrite;
 use gpuaas_types::{NodeState, RunStatus};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::rig::{Rig, site};
 
@@ -125,6 +125,41 @@ async fn a_profile_deploys_at_the_sites_that_it_names() {
     assert!(batch.json()["errors"].to_string().contains("profile_not_for_site"), "{batch:?}");
     patch(json!(null)).await.ok();
     call(asked("reimage", true)).await.ok();
+}
+
+/// Neither an operator's word to go on nor a batch takes a profile to a site that it is not for.
+#[tokio::test]
+async fn a_run_and_a_batch_go_on_with_the_latest_profile_at_the_sites_that_it_names() {
+    let rig = Rig::with_site().await;
+    let run = rig.onboard("j22u11").await.run_id;
+    rig.post("/api/v1/sites", site("other")).await.ok();
+    let sites = async |sites: Value| {
+        rig.patch("/api/v1/profiles/h200", json!({ "sites": sites })).await.ok();
+    };
+    let machines = json!([{ "hostname": "j22u16" }]);
+    let spec = json!({ "name": "b", "site": "lab", "profile": "h200", "machines": machines });
+    rig.post("/api/v1/batches", json!({ "spec": spec })).await.ok();
+    let who = json!({ "actor": "ann", "reason": "mended" });
+    rig.post("/api/v1/batches/b/stop", who.clone()).await.ok();
+
+    sites(json!(["other"])).await;
+    rig.put_run(run, RunStatus::Parked).await;
+    let path = format!("/api/v1/runs/{run}");
+    let latest = json!({ "actor": "ann", "reason": "mended", "latest_profile": true });
+    for command in ["retry", "resume"] {
+        let refused = rig.post(&format!("{path}/{command}"), latest.clone()).await;
+        assert_eq!((refused.status, refused.code()), (409, "profile_not_for_site".into()));
+        let view = rig.get(&path).await.ok();
+        assert_eq!((&view["status"], &view["profile_revision"]), (&json!("parked"), &json!(1)));
+    }
+    let refused = rig.post("/api/v1/batches/b/resume", who.clone()).await;
+    assert_eq!(refused.code(), "profile_not_for_site");
+    assert_eq!(rig.get("/api/v1/batches/b").await.ok()["status"]["phase"], "stopped");
+
+    sites(json!(["other", "lab"])).await;
+    rig.post("/api/v1/batches/b/resume", who).await.ok();
+    let view = rig.post(&format!("{path}/retry"), latest).await.ok();
+    assert_eq!(view["profile_revision"], 3);
 }
 
 #[tokio::test]

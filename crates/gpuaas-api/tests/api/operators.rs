@@ -209,7 +209,7 @@ async fn every_preset_is_a_profile() {
     let rig = Rig::new().await;
     let presets = rig.get("/api/v1/profile-presets").await.ok();
     let presets = presets["items"].as_array().unwrap();
-    assert_eq!(presets.len(), 8);
+    assert_eq!(presets.len(), 9);
     for preset in presets {
         let body = json!({ "name": preset["name"], "spec": preset["spec"] });
         let made = rig.post("/api/v1/profiles", body).await;

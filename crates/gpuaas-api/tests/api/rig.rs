@@ -1,7 +1,6 @@
 //! A router on an embedded store in a folder of its own, a clock that stands still, and a MAAS
 //! that answers as told.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -138,9 +137,7 @@ pub(crate) struct Rig {
     pub(crate) admin: String,
     /// What nodes reach, where they have a listener of their own.
     pub(crate) nodes: Option<Router>,
-    /// File of the embedded store.
-    pub(crate) database: PathBuf,
-    _test_database: TestDatabase,
+    pub(crate) test_database: TestDatabase,
     _folder: TempDir,
 }
 
@@ -166,7 +163,6 @@ impl Rig {
         let folder = tempfile::tempdir().unwrap();
         let test_database = TestDatabase::new(folder.path()).await;
         let store = Store::open(&test_database.url, MasterKey::from_bytes([7; 32])).await.unwrap();
-        let database = folder.path().join("gpuaas.db");
         let clock = Arc::new(HandClock(AtomicI64::new(begin)));
         let maas = Arc::new(FakeMaas {
             version: Mutex::new(reply(200, "application/json", VERSION)),
@@ -216,8 +212,7 @@ impl Rig {
             wakes,
             admin,
             nodes,
-            database,
-            _test_database: test_database,
+            test_database,
             _folder: folder,
         }
     }

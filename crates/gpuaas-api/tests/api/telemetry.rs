@@ -82,7 +82,7 @@ fn machine(address: Option<&str>) -> Value {
 
 /// An active node with the bundle `h200-ib` and these inputs, whose machine has this address.
 async fn node(rig: &Rig, name: &str, inputs: Value, address: Option<&str>) -> NodeId {
-    let spec = json!({ "site_bootstrap_bundle_ref": "h200-ib@1.0.0",
+    let spec = json!({ "site_bootstrap_bundle_ref": "h200-ib@1.1.0",
         "site_bootstrap_inputs": inputs, "deploy_user": "hpcadmin" });
     rig.post("/api/v1/profiles", json!({ "name": name, "spec": spec })).await.ok();
     let body = json!({ "hostname": name, "site": "lab", "profile": name });

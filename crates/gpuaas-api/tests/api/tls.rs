@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use gpuaas_api::NodeAccess;
 use gpuaas_engine::{Clock as _, RealClock};
-use gpuaas_identity::listener::{NodeListener, PlainListener, ServerCertificate, server_config};
-use gpuaas_identity::{BuiltIn, Issuer, Lifetimes, Peer};
+use gpuaas_identity::listener::{ServerCertificate, server_config};
+use gpuaas_identity::server::{HttpServer, Security};
+use gpuaas_identity::{BuiltIn, Issuer, Lifetimes};
 use gpuaas_store::TokenPurpose;
 use gpuaas_types::NodeId;
 use gpuaas_types::agent::NodeCertificate;
 use gpuaas_types::api::OnboardAccepted;
+use gpuaas_types::limits::{ListenerKind, ListenerLimits};
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::rig::Rig;
 
@@ -67,11 +71,14 @@ impl Tls {
         let names = vec!["127.0.0.1".to_owned()];
         let (certified, _) = issuer.server(names, RealClock.now()).await.unwrap();
         let config = server_config(Arc::new(ServerCertificate::new(certified))).unwrap();
-        let tls = NodeListener::start(tls, config, issuer.reader().unwrap()).unwrap();
-        let service = rig.nodes.take().unwrap().into_make_service_with_connect_info::<Peer>();
-        tokio::spawn(async move { axum::serve(tls, service).await.unwrap() });
-        let service = rig.router.clone().into_make_service_with_connect_info::<Peer>();
-        tokio::spawn(async move { axum::serve(PlainListener(plain), service).await.unwrap() });
+        let security = Security::Tls { config, reader: Some(issuer.reader().unwrap()) };
+        let spawn = |socket, security, kind, router| {
+            let limits = ListenerLimits::defaults(kind);
+            let server = HttpServer::new(socket, security, limits, CancellationToken::new());
+            tokio::spawn(async move { server.run(router).await.unwrap() });
+        };
+        spawn(tls, security, ListenerKind::Nodes, rig.nodes.take().unwrap());
+        spawn(plain, Security::Plain, ListenerKind::Operators, rig.router.clone());
         Self { rig, issuer, operators, nodes }
     }
 
@@ -92,8 +99,34 @@ impl Tls {
     }
 
     /// Everything in the database but what tells of refusals.
-    pub(crate) fn rows(&self) -> String {
-        let connection = rusqlite::Connection::open(&self.rig.database).unwrap();
+    pub(crate) async fn rows(&self) -> String {
+        match self.rig.store.engine() {
+            "postgresql" => self.rows_of_server().await,
+            _ => self.rows_of_file(),
+        }
+    }
+
+    async fn rows_of_server(&self) -> String {
+        let url = &self.rig.test_database.url;
+        let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
+        let sql = "SELECT table_name::text FROM information_schema.tables \
+                   WHERE table_schema = 'public' AND table_name NOT IN \
+                   ('audit_entry', 'timeline_event') ORDER BY table_name";
+        let tables: Vec<String> = sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap();
+        assert!(tables.len() > 15, "{tables:?}");
+        let mut text = String::new();
+        for table in tables {
+            let sql = format!("SELECT {table}::text FROM {table} ORDER BY 1");
+            let all = sqlx::query_scalar::<_, String>(sqlx::AssertSqlSafe(sql));
+            for row in all.fetch_all(&mut connection).await.unwrap() {
+                writeln!(text, "{table} {row}").unwrap();
+            }
+        }
+        text
+    }
+
+    fn rows_of_file(&self) -> String {
+        let connection = rusqlite::Connection::open(&self.rig.test_database.url).unwrap();
         let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN \
                    ('audit_entry', 'timeline_event', 'sqlite_sequence') ORDER BY name";
         let mut tables = connection.prepare(sql).unwrap();

@@ -4,7 +4,7 @@
 //! already proven: an enrolled agent ends the wait for the site bootstrap's first word.
 
 use gpuaas_types::agent::{BootstrapPhase, HostCheck, ProgressStatus, TaskSpec};
-use gpuaas_types::api::Owner;
+use gpuaas_types::api::{CheckResult, Owner};
 use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::FabricMode;
@@ -187,6 +187,25 @@ fn host_checks<'a>(s: &Snapshot<'a>) -> Result<Vec<HostCheck>, &'a str> {
     Ok(checks)
 }
 
+/// Name of the check that no other host has what the host derived from its management address.
+pub const HOST_ADDRESSES: &str = "host_addresses_unique";
+
+/// The result of that check; none: the host derived nothing that was not known before its deployment.
+fn own_addresses<'a>(s: &Snapshot<'a>) -> Result<Option<&'a CheckResult>, Decision> {
+    if s.run.state.host_values.as_ref().is_none_or(|own| own.derived.is_empty()) {
+        return Ok(None);
+    }
+    // MAAS shows an address that it gives by itself once the machine is deployed.
+    if !is_read_as_deployed(s) && s.machine_since(s.effort_since()).is_none() {
+        return Err(read(s, Read::Machine));
+    }
+    let known = s.run.state.checks.get(HOST_ADDRESSES);
+    match known.filter(|check| check.at >= s.effort_since()) {
+        Some(known) => Ok(Some(known)),
+        None => Err(read(s, Read::HostAddresses)),
+    }
+}
+
 /// Has the agent check its host.
 #[must_use]
 pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
@@ -223,6 +242,10 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
         }
     }
     checks.extend(host_image_checks(s, &result.facts));
+    match own_addresses(s) {
+        Ok(own) => checks.extend(own.cloned()),
+        Err(decision) => return decision,
+    }
     let checks = s.apply_check_skips(checks);
     if !result.succeeded {
         return park_with_checks(
@@ -233,8 +256,11 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
         );
     }
     if let Some(bad) = checks.iter().find(|c| !c.passed) {
-        let text =
-            format!("the agent says that {} is not as it should be: {}", bad.name, bad.evidence);
+        let text = if bad.name == HOST_ADDRESSES {
+            bad.evidence.clone()
+        } else {
+            format!("the agent says that {} is not as it should be: {}", bad.name, bad.evidence)
+        };
         return park_with_checks(s, ParkCode::PrerequisiteMissing, text, checks);
     }
     let image = checks.iter().find(|check| check.name == IMAGE_BUILD);

@@ -3,13 +3,15 @@
 use gpuaas_types::agent::{
     BootstrapPhase, Finding, HostCheck, ProgressStatus, TaskResult, TaskSpec,
 };
+use gpuaas_types::api::CheckResult;
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::FabricMode;
 use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, TaskId};
 
+use super::boot::HOST_ADDRESSES;
 use super::fixture::{Case, at, id, machine, parked, waiting};
 use crate::record::ReportKind;
-use crate::run_state::ReadFailure;
+use crate::run_state::{HostValues, ReadFailure};
 use crate::snapshot::{Decision, Read};
 
 fn progress(phase: BootstrapPhase, status: ProgressStatus) -> ReportKind {
@@ -180,10 +182,39 @@ fn diagnostics_are_issued_once_and_their_failure_parks() {
 #[test]
 fn bundles_that_cannot_be_read_park_the_run() {
     let mut case = Case::new(Step::PrereqChecks);
-    case.host_checks = Err("there is no bundle h200-ib@1.0.0".to_owned());
+    case.host_checks = Err("there is no bundle h200-ib@1.1.0".to_owned());
     let Decision::Park { park, .. } = case.decide() else { panic!("{:?}", case.decide()) };
     assert_eq!(park.code, "host_checks_unknown");
-    assert!(park.text.contains("h200-ib@1.0.0"), "{}", park.text);
+    assert!(park.text.contains("h200-ib@1.1.0"), "{}", park.text);
+}
+
+#[test]
+fn what_a_host_derived_from_its_address_is_compared_once_the_machine_is_deployed() {
+    let mut case = Case::new(Step::PrereqChecks);
+    case.run.state.task_id = Some(id::<TaskId>(7));
+    let result = TaskResult { succeeded: true, ..TaskResult::default() };
+    let case = case.report(ReportKind::TaskFinished { task_id: id::<TaskId>(7), result }, 5.0);
+    let mut case = case.read(machine(status::DEPLOYED), 5.0);
+    let mut own = HostValues::default();
+    own.values.insert("address".to_owned(), vec!["10.0.0.7".to_owned()]);
+    case.run.state.host_values = Some(own.clone());
+    assert!(matches!(case.decide(), Decision::Next { .. }), "known before: {:?}", case.decide());
+    own.derived.insert("address".to_owned(), "192.168.0.0/16".to_owned());
+    case.run.state.host_values = Some(own);
+    assert_eq!(case.decide(), Decision::Read(Read::HostAddresses));
+    let check = |passed| CheckResult {
+        name: HOST_ADDRESSES.to_owned(),
+        passed,
+        evidence: "a and b would both have 192.168.0.7".to_owned(),
+        at: case.snapshot().now,
+    };
+    let (good, bad) = (check(true), check(false));
+    case.run.state.checks.insert(HOST_ADDRESSES.to_owned(), good.clone());
+    let Decision::Next { checks, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+    assert_eq!(checks, [good]);
+    case.run.state.checks.insert(HOST_ADDRESSES.to_owned(), bad.clone());
+    let Decision::Park { park, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+    assert_eq!((park.code.as_str(), park.text), ("prerequisite_missing", bad.evidence));
 }
 
 #[test]

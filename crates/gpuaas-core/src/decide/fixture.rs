@@ -166,21 +166,7 @@ impl Case {
             created_at: at(0.0),
             updated_at: at(0.0),
         };
-        let site = SiteSpec {
-            name: "lab".to_owned(),
-            url: "http://127.0.0.1:5240/MAAS".to_owned(),
-            ca_pem: None,
-            node_ca_pem: None,
-            pool: None,
-            pxe_vlan: None,
-            approved_images: Vec::new(),
-            drift_policy: std::collections::BTreeMap::new(),
-            batch_max_parallel: 0,
-            image_bandwidth_mbit_per_second: 0,
-            idle_poll_seconds: 0,
-            bundle_inputs: std::collections::BTreeMap::new(),
-            host_inputs: std::collections::BTreeMap::new(),
-        };
+        let site = SiteSpec::new("lab", "http://127.0.0.1:5240/MAAS");
         Self {
             now: at(10.0),
             run,
@@ -321,7 +307,7 @@ impl Case {
                 let known = before.deploy_events.clone();
                 state.deploy_events = known.map(|known| DeployEvents { asked_at: now, ..known });
             }
-            Read::HardwareSyncConfig | Read::PredeployChecks => {
+            Read::HardwareSyncConfig | Read::PredeployChecks | Read::HostAddresses => {
                 state.checks.values_mut().for_each(|check| check.at = now);
             }
         }

@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test harness")]
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-mod played_node;
+pub(crate) mod played_node;
 mod test_database;
 pub(crate) mod turns;
 
@@ -313,14 +313,7 @@ impl Harness {
     }
 
     pub(crate) async fn onboard(&self, host: &maas_sim::HostView) -> OnboardAccepted {
-        let hardware = NodeHardware {
-            bmc_address: Some(host.bmc_address.clone()),
-            bmc_user: Some("root".to_owned()),
-            power_type: "ipmi".to_owned(),
-            mac_addresses: vec![host.mac_address.clone()],
-            architecture: "amd64/generic".to_owned(),
-        };
-        self.onboard_as(&host.name, hardware).await
+        self.onboard_as(&host.name, hardware(host)).await
     }
 
     pub(crate) async fn onboard_as(
@@ -328,13 +321,25 @@ impl Harness {
         hostname: &str,
         hardware: NodeHardware,
     ) -> OnboardAccepted {
+        let mut asked = self.new_onboarding(self.site_id, hostname, hardware);
+        asked.node.bmc_password = Some(SecretString::from("secret".to_owned()));
+        self.store.onboard(self.clock.now(), asked).await.unwrap().accepted
+    }
+
+    /// What it takes to onboard a host at a site, without the password of its BMC.
+    pub(crate) fn new_onboarding(
+        &self,
+        site_id: SiteId,
+        hostname: &str,
+        hardware: NodeHardware,
+    ) -> NewOnboarding {
         let node = NewNode {
             id: NodeId::new(&RandomIds, self.clock.now()),
-            site_id: self.site_id,
+            site_id,
             profile_id: self.profile_id,
             hostname: hostname.to_owned(),
             hardware,
-            bmc_password: Some(SecretString::from("secret".to_owned())),
+            bmc_password: None,
         };
         let run = NewRun {
             id: RunId::new(&RandomIds, self.clock.now()),
@@ -344,8 +349,7 @@ impl Harness {
             cause: "onboarding asked for".to_owned(),
         };
         let (timeline, reports, audit, idempotency) = (Vec::new(), Vec::new(), None, None);
-        let asked = NewOnboarding { node, run, timeline, reports, audit, idempotency };
-        self.store.onboard(self.clock.now(), asked).await.unwrap().accepted
+        NewOnboarding { node, run, timeline, reports, audit, idempotency }
     }
 
     /// Brings the host to active.
@@ -461,6 +465,17 @@ impl Harness {
     }
 }
 
+/// What an operator knows of a host.
+pub(crate) fn hardware(host: &maas_sim::HostView) -> NodeHardware {
+    NodeHardware {
+        bmc_address: Some(host.bmc_address.clone()),
+        bmc_user: Some("root".to_owned()),
+        power_type: "ipmi".to_owned(),
+        mac_addresses: vec![host.mac_address.clone()],
+        architecture: "amd64/generic".to_owned(),
+    }
+}
+
 async fn register(
     store: &Store,
     sim: &SimHandle,
@@ -468,8 +483,7 @@ async fn register(
     now: Timestamp,
 ) -> (SiteId, ProfileId) {
     let (site_id, profile_id) = (SiteId::new(&RandomIds, now), ProfileId::new(&RandomIds, now));
-    let spec = serde_json::json!({ "name": "lab", "url": sim.url() });
-    let spec: SiteSpec = serde_json::from_value(spec).unwrap();
+    let spec = SiteSpec::new("lab", &sim.url());
     let key = SecretString::from(sim.api_key.clone());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };
     store.create_site(now, site_id, spec, status, &key).await.unwrap();

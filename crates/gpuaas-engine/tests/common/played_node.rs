@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpuaas_artifact::parse_user_data;
+use gpuaas_artifact::{BootstrapInputs, parse_user_data};
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_engine::{Clock, RealClock};
 use gpuaas_node_agent::env::AgentEnv;
@@ -10,7 +10,7 @@ use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::tasks::execute;
 use gpuaas_store::{NewAgentCredential, NewEnrollment, ReceivedHeartbeat, Store, sha256};
 use gpuaas_types::agent::{BootstrapPhase, ProgressStatus};
-use gpuaas_types::{IdSource, RandomIds, RunId, Timestamp, TokenId};
+use gpuaas_types::{IdSource, NodeId, RandomIds, RunId, Timestamp, TokenId};
 use host_facts::HostRoot;
 use maas_sim::{FirstBoot, Notice, SimHandle};
 
@@ -69,28 +69,9 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
         return add_progress_report(&store, now(), run_id, *phase, ProgressStatus::Failed, message)
             .await;
     }
-    let asked = NewEnrollment {
-        hash: sha256(&inputs.enrollment_token),
-        run_id,
-        key: None,
-        agent_version: "0.1.0".to_owned(),
-        hostname: inputs.hostname.clone(),
-        credential: NewAgentCredential::Bearer {
-            id: TokenId::new(&RandomIds, now()),
-            hash: sha256(&RandomIds.uuid(now()).to_string()),
-        },
-        timeline: Vec::new(),
-    };
+    let asked = enrollment(run_id, &inputs, now());
     let node_id = store.use_enrollment_token(now(), asked).await.unwrap().node_id;
-    let beat = ReceivedHeartbeat {
-        node_id,
-        run_id,
-        agent_version: "0.1.0".to_owned(),
-        troubles: String::new(),
-        first: None,
-        changed: None,
-    };
-    store.record_heartbeat(now(), beat).await.unwrap();
+    store.record_heartbeat(now(), heartbeat(node_id, run_id)).await.unwrap();
     add_progress_report(
         &store,
         now(),
@@ -111,6 +92,34 @@ async fn play_node(store: Store, boot: Box<FirstBoot>, clock: Arc<dyn Clock>, fa
     let host = Host::Root(HostRoot::new(root.path()));
     let result = execute(&host, &AgentEnv::default(), &task.spec).await;
     store.finish_task(now(), node_id, task.id, result, Vec::new()).await.unwrap();
+}
+
+/// What an agent sends that enrolls with the token of these inputs.
+pub(crate) fn enrollment(run_id: RunId, inputs: &BootstrapInputs, now: Timestamp) -> NewEnrollment {
+    NewEnrollment {
+        hash: sha256(&inputs.enrollment_token),
+        run_id,
+        key: None,
+        agent_version: "0.1.0".to_owned(),
+        hostname: inputs.hostname.clone(),
+        credential: NewAgentCredential::Bearer {
+            id: TokenId::new(&RandomIds, now),
+            hash: sha256(&RandomIds.uuid(now).to_string()),
+        },
+        timeline: Vec::new(),
+    }
+}
+
+/// What an agent sends that has no trouble.
+pub(crate) fn heartbeat(node_id: NodeId, run_id: RunId) -> ReceivedHeartbeat {
+    ReceivedHeartbeat {
+        node_id,
+        run_id,
+        agent_version: "0.1.0".to_owned(),
+        troubles: String::new(),
+        first: None,
+        changed: None,
+    }
 }
 
 /// What the agent finds on a host: its root, its own unit, and one link of each fabric.

@@ -3,6 +3,7 @@
 
 pub mod added;
 pub mod agent;
+pub mod attack;
 pub mod clients;
 pub mod fleet;
 pub mod gate;
@@ -10,4 +11,5 @@ pub mod handover;
 pub mod isolated_thread;
 pub mod onboard;
 pub mod report;
+pub mod topology;
 pub mod usage;

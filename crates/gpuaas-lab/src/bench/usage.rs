@@ -47,6 +47,26 @@ pub fn peak_rss_bytes(pid: u32) -> Result<u64, Failure> {
     kib_of(&text, "VmHWM:").ok_or_else(|| unreadable(&path, "it names no VmHWM"))
 }
 
+/// Has the kernel count the largest resident memory of a process from now on (proc(5),
+/// `clear_refs`).
+///
+/// # Errors
+/// `usage_unreadable` where the process is gone or somebody else's.
+pub fn reset_peak_rss(pid: u32) -> Result<(), Failure> {
+    let path = format!("/proc/{pid}/clear_refs");
+    std::fs::write(&path, "5").map_err(|error| unreadable(&path, &error.to_string()))
+}
+
+/// Files that a process may open at once.
+///
+/// # Errors
+/// `usage_unreadable` where the process is gone or `/proc` is not mounted.
+pub fn open_files_limit(pid: u32) -> Result<u64, Failure> {
+    let path = format!("/proc/{pid}/limits");
+    let text = read(Path::new(&path))?;
+    soft_limit(&text, "Max open files").ok_or_else(|| unreadable(&path, "it names no open files"))
+}
+
 fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path)
         .map_err(|error| unreadable(&path.display().to_string(), &error.to_string()))
@@ -73,6 +93,15 @@ fn kib_of(status: &str, name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// The soft limit in a line of `limits`.
+fn soft_limit(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +113,9 @@ mod tests {
         assert_eq!(cpu_seconds("42 (x) S 1"), None);
         assert_eq!(kib_of("VmPeak:\t 9 kB\nVmHWM:\t  12 kB\n", "VmHWM:"), Some(12_288));
         assert_eq!(kib_of("VmPeak:\t 9 kB\n", "VmHWM:"), None);
+        let limits = "Max data size  unlimited  unlimited  bytes\nMax open files  400  4096  files";
+        assert_eq!(soft_limit(limits, "Max open files"), Some(400));
+        assert_eq!(soft_limit(limits, "Max data size"), Some(u64::MAX));
     }
 
     #[test]
@@ -94,5 +126,7 @@ mod tests {
         let own = std::process::id();
         assert!(rss_bytes(own).unwrap() > 100_000 && cpu_seconds_of(own).unwrap() >= 0.0);
         assert!(cpu_seconds_of(u32::MAX).is_err());
+        assert!(open_files_limit(own).unwrap() > 0 && reset_peak_rss(own).is_ok());
+        assert!(open_files_limit(u32::MAX).is_err() && reset_peak_rss(u32::MAX).is_err());
     }
 }

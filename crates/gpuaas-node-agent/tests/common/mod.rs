@@ -14,7 +14,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use gpuaas_bundle::{Envelope, SigningKey, order};
-use gpuaas_identity::listener::{NodeListener, ServerCertificate, server_config};
+use gpuaas_identity::listener::{ServerCertificate, server_config};
+use gpuaas_identity::server::{HttpServer, Security};
 use gpuaas_identity::{BuiltIn, IssuedCertificate, Issuer, Lifetimes, Peer};
 use gpuaas_node_agent::clock::{AgentClock, HostClock};
 use gpuaas_node_agent::protocol::ControlPlane;
@@ -23,9 +24,11 @@ use gpuaas_types::agent::{
     HeartbeatRequest, HeartbeatResponse, NodeCertificate, RenewRequest, SignedTask, Task,
     TaskBatch, TaskKey, TaskKeyState, TaskKeys, TaskResult,
 };
+use gpuaas_types::limits::{ListenerKind, ListenerLimits};
 use gpuaas_types::{NodeId, Problem, RunId, TaskId, Timestamp};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub(crate) const BOOTSTRAP_TOKEN: &str = "bootstrap-token-0123456789";
@@ -159,11 +162,12 @@ impl FakeControlPlane {
                 let names = vec!["127.0.0.1".to_owned()];
                 let (certified, _) = issuer.server(names, HostClock.now()).await.unwrap();
                 let config = server_config(Arc::new(ServerCertificate::new(certified))).unwrap();
-                let reader = issuer.reader().unwrap();
-                let listener = NodeListener::start(listener, config, reader).unwrap();
+                let security = Security::Tls { config, reader: issuer.reader().ok() };
+                let limits = ListenerLimits::defaults(ListenerKind::Nodes);
+                let stop = CancellationToken::new();
+                let server = HttpServer::new(listener, security, limits, stop);
                 let router = router.layer(from_fn_with_state(fake.clone(), certificate));
-                let service = router.into_make_service_with_connect_info::<Peer>();
-                tokio::spawn(async move { axum::serve(listener, service).await.unwrap() });
+                tokio::spawn(async move { server.run(router).await.unwrap() });
             }
         }
         fake

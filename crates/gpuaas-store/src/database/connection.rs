@@ -2,12 +2,13 @@
 //!
 //! Every statement is written once, in the part of SQL that SQLite 3.51 and PostgreSQL 15 share:
 //! `$1` placeholders, `RETURNING`, `ON CONFLICT`, partial indexes, `WITH ... AS MATERIALIZED`.
-//! Three things differ and are handled here:
+//! Four things differ and are handled here:
 //!
 //! | | PostgreSQL | SQLite |
 //! |---|---|---|
-//! | `{SKIP}` | `FOR UPDATE SKIP LOCKED` | nothing: there is one writer |
-//! | `{LOCK}` | `FOR UPDATE` | nothing: there is one writer |
+//! | `{SKIP}` | `FOR NO KEY UPDATE SKIP LOCKED` | nothing: there is one writer |
+//! | `{LOCK}` | `FOR NO KEY UPDATE`, which lets others add rows that refer to the locked ones | nothing: there is one writer |
+//! | `{LOCK_KEY}` | `FOR UPDATE`, which does not | nothing: there is one writer |
 //! | lists | `IN ($1, $2, ...)`, as on SQLite; `= ANY` exists here only | |
 //!
 //! Values travel as [`Val`] and come back through [`Cols`], so the functions above are
@@ -210,9 +211,10 @@ impl Conn {
             let width = rows.first().map_or(0, Vec::len);
             let columns: Vec<String> = (1..=width).map(|n| format!("${n}")).collect();
             let sql = format!("{head} SELECT * FROM UNNEST({}) {tail}", columns.join(", "));
+            let sql = in_dialect(Cow::Owned(sql), true);
             self.note(&sql);
             let Driver::Postgres(session) = &mut self.driver else { return Ok(Vec::new()) };
-            let rows = session.query_columns(Cow::Owned(sql), columns_of(rows)).await?;
+            let rows = session.query_columns(sql, columns_of(rows)).await?;
             return Ok(rows.into_iter().map(Row::Postgres).collect());
         }
         let mut answers = Vec::new();

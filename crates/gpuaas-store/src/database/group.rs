@@ -6,6 +6,10 @@
 //! that workers commit, lets each request do what is its own, writes what could be put off
 //! (`group_state`), and commits. Nobody hears "done" before that.
 //!
+//! Two groups are under way at once: while one waits for the server's disk, the other works. What
+//! comes meanwhile queues up and is the next group, so there are as many requests in a group as the
+//! load asks for: one where there is one.
+//!
 //! Requests in a group stay strangers:
 //! - Rows of runs are locked in the order of their ids, as everywhere, and only those that nobody
 //!   else has locked (`SKIP LOCKED`). A request whose run is locked elsewhere, or not there, leaves
@@ -19,7 +23,7 @@
 //!
 //! A request that locks the rows of many runs, as a watcher's does, is no part of a group, and takes
 //! turns with the groups (`in_turn`): begun beside them, it would wait for the rows of one group with
-//! the rows of the next in its hands, whose requests would all leave it.
+//! the rows of the next in its hands, whose requests would all leave it. No group is under way then.
 //!
 //! A request may therefore be made twice, and what it does is a function of the database and of
 //! itself alone. Within a group nothing is awaited but the connection.
@@ -28,7 +32,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, RwLock, mpsc, oneshot};
 use uuid::Uuid;
 
 use super::connection::Conn;
@@ -39,16 +43,21 @@ use super::postgres_pool::{PostgresPool, TransactionCommand};
 use super::value::Val;
 use crate::error::StoreError;
 
+/// Groups under way at once.
+const GROUPS: usize = 2;
 /// Most requests in one transaction.
 const MAX_GROUP: usize = 128;
 /// Requests that may queue before senders wait.
 const QUEUE_CAPACITY: usize = 4096;
 
+/// A limit keeps the look for the open run of a node one look into an index; without it the server
+/// reads all open runs.
 const LOCK_RUNS: RowsStatement = RowsStatement {
     head: "WITH wanted (id) AS (",
-    tail: ") SELECT run.id, run.node_id FROM run WHERE run.id IN (SELECT wanted.id FROM wanted \
-           UNION SELECT open.id FROM wanted JOIN run AS open ON open.node_id = wanted.id \
-           AND open.status IN ('running', 'waiting', 'parked')) \
+    tail: "), target (id) AS (SELECT wanted.id FROM wanted UNION SELECT open.id FROM wanted \
+           CROSS JOIN LATERAL (SELECT run.id FROM run WHERE run.node_id = wanted.id \
+           AND run.status IN ('running', 'waiting', 'parked') LIMIT 1) AS open) \
+           SELECT run.id, run.node_id FROM run WHERE run.id IN (SELECT target.id FROM target) \
            ORDER BY run.id FOR NO KEY UPDATE SKIP LOCKED",
 };
 
@@ -111,6 +120,8 @@ trait Job: Send + Sync {
     fn hints(&self) -> &GroupHints;
     /// Does the work and keeps the result; answers whether it went well.
     fn work<'c>(&'c mut self, conn: &'c mut Conn) -> BoxFuture<'c, bool>;
+    /// Whether the work was done and answered an error.
+    fn has_failed(&self) -> bool;
     /// Tells the caller.
     fn reply(self: Box<Self>, committed: Result<(), StoreError>);
 }
@@ -136,6 +147,10 @@ impl<T: Send + Sync + 'static> Job for Request<T> {
         })
     }
 
+    fn has_failed(&self) -> bool {
+        matches!(self.result, Some(Err(_)))
+    }
+
     fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
         let missing = || Err(StoreError::unavailable("the write was not made"));
         let result = match (self.result, committed) {
@@ -148,23 +163,30 @@ impl<T: Send + Sync + 'static> Job for Request<T> {
     }
 }
 
-/// Hands requests to the task that commits them, which lives as long as any clone of this.
+/// Hands requests to the tasks that commit them, which live as long as any clone of this.
 #[derive(Clone)]
 pub(crate) struct GroupWriter {
     queue: mpsc::Sender<Box<dyn Job>>,
 }
 
 impl GroupWriter {
-    /// Starts it on a pool.
+    /// Starts them on a pool.
     pub(crate) fn start(pool: Arc<PostgresPool>, counters: Arc<SentCounters>) -> Self {
-        let (queue, mut inbox) = mpsc::channel(QUEUE_CAPACITY);
-        let committer = Committer { pool, counters };
-        tokio::spawn(async move {
-            let mut group = Vec::with_capacity(MAX_GROUP);
-            while inbox.recv_many(&mut group, MAX_GROUP).await > 0 {
-                committer.commit(std::mem::take(&mut group)).await;
-            }
-        });
+        let (queue, inbox) = mpsc::channel(QUEUE_CAPACITY);
+        let inbox = Arc::new(Mutex::new(inbox));
+        let committer = Committer { pool, counters, turn: Arc::default() };
+        for _ in 0..GROUPS {
+            let (inbox, committer) = (Arc::clone(&inbox), committer.clone());
+            tokio::spawn(async move {
+                loop {
+                    let mut group = Vec::new();
+                    if inbox.lock().await.recv_many(&mut group, MAX_GROUP).await == 0 {
+                        return;
+                    }
+                    committer.commit(group).await;
+                }
+            });
+        }
         Self { queue }
     }
 
@@ -194,18 +216,20 @@ enum Failed {
 struct Committer {
     pool: Arc<PostgresPool>,
     counters: Arc<SentCounters>,
+    /// Groups share it; a request that takes turns with them has it for itself.
+    turn: Arc<RwLock<()>>,
 }
 
 impl Committer {
     async fn commit(&self, requests: Vec<Box<dyn Job>>) {
         let (in_turn, group): (Vec<_>, Vec<_>) =
             requests.into_iter().partition(|job| job.hints().in_turn);
-        match group.len() {
-            0 => {}
-            1 => self.spawn_alone(group),
-            _ => self.commit_group(group).await,
+        if !group.is_empty() {
+            let _turn = self.turn.read().await;
+            self.commit_group(group).await;
         }
         for mut job in in_turn {
+            let _turn = self.turn.write().await;
             match self.transact_briefly(&mut *job).await {
                 Ok(true) => job.reply(Ok(())),
                 // It waits for another process, or is at fault.
@@ -224,6 +248,10 @@ impl Committer {
             }
             Err(Failed::Unknown(error)) => {
                 group.into_iter().for_each(|job| job.reply(Err(error.clone())));
+            }
+            // The fault of the only one there is its own.
+            Err(Failed::RolledBack) if matches!(&*group, [only] if only.has_failed()) => {
+                group.into_iter().for_each(|job| job.reply(Ok(())));
             }
             Err(Failed::RolledBack) => self.spawn_alone(group),
         }

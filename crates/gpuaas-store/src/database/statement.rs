@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Text of a statement, with `$1` placeholders and `{LIST}`, `{SKIP}` or `{LOCK}`.
+/// Text of a statement, with `$1` placeholders and `{LIST}`, `{SKIP}`, `{LOCK}` or
+/// `{LOCK_KEY}`.
 pub(crate) type Sql = Cow<'static, str>;
 
 /// `text` with `{LIST}` replaced by `$first, $first+1, ...` for `count` values.
@@ -36,6 +37,10 @@ pub(crate) fn in_dialect(sql: Sql, postgres: bool) -> Sql {
     if !sql.contains('{') {
         return sql;
     }
-    let (skip, lock) = if postgres { ("FOR UPDATE SKIP LOCKED", "FOR UPDATE") } else { ("", "") };
-    Cow::Owned(sql.replace("{SKIP}", skip).replace("{LOCK}", lock))
+    let of = |clause| if postgres { clause } else { "" };
+    let sql = sql
+        .replace("{SKIP}", of("FOR NO KEY UPDATE SKIP LOCKED"))
+        .replace("{LOCK}", of("FOR NO KEY UPDATE"))
+        .replace("{LOCK_KEY}", of("FOR UPDATE"));
+    Cow::Owned(sql)
 }

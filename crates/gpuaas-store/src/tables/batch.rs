@@ -15,9 +15,11 @@ pub(crate) async fn wake_of_node(
         head: "WITH v (node_id, now) AS (",
         tail: "), woken (id, now) AS (SELECT member.batch_id, MIN(v.now) FROM v \
                JOIN batch_member AS member ON member.node_id = v.node_id \
-               GROUP BY member.batch_id) UPDATE batch SET wake_seq = wake_seq + 1, \
+               GROUP BY member.batch_id), locked (id) AS MATERIALIZED (SELECT batch.id FROM batch \
+               WHERE batch.id IN (SELECT woken.id FROM woken) AND batch.ended_at IS NULL \
+               ORDER BY batch.id {LOCK}) UPDATE batch SET wake_seq = wake_seq + 1, \
                due_at = CASE WHEN batch.due_at < woken.now THEN batch.due_at ELSE woken.now END \
-               FROM woken WHERE batch.id = woken.id AND batch.ended_at IS NULL",
+               FROM woken, locked WHERE batch.id = woken.id AND batch.id = locked.id",
     };
     conn.write_rows(WAKE, vec![args![node_id.0, now]]).await
 }

@@ -18,7 +18,7 @@ const MAX_LIVE: i64 = 8;
 pub enum CertificateEnding {
     /// An operator withdrew it, or the node left.
     Revoked,
-    /// Another enrollment of the node took its place.
+    /// The system that had it was released, or another one of the node took its place.
     Superseded,
 }
 

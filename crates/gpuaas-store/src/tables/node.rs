@@ -7,7 +7,7 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, NodeState, ProfileId, RunId, SiteId, Timestamp};
 use secrecy::SecretString;
 
-use crate::database::{Cols, Conn, Val, args, with_list};
+use crate::database::{Cols, Conn, RowsStatement, Val, args, with_list};
 use crate::error::StoreError;
 use crate::tables::site::sites_of_region;
 
@@ -105,39 +105,38 @@ pub(crate) async fn address_in_use(
     node_id: NodeId,
     hardware: &NodeHardware,
 ) -> Result<Option<StoreError>, StoreError> {
-    const BMC: &str = concat!(
-        "SELECT hostname, id FROM node WHERE id <> $2 AND bmc_address = $3 AND site_id IN ",
+    // The BMC's comes first: its column of MAC addresses is empty.
+    const HOLDERS: &str = concat!(
+        "SELECT hostname, id, '' AS mac_address FROM node WHERE id <> $2 AND bmc_address = $3 \
+         AND site_id IN ",
         sites_of_region!(),
-        " AND state NOT IN ('retired', 'detached', 'deleted')"
-    );
-    const MAC: &str = concat!(
-        "SELECT node.hostname, node.id, node_mac.mac_address FROM node_mac \
+        " AND state NOT IN ('retired', 'detached', 'deleted') UNION ALL \
+         SELECT node.hostname, node.id, node_mac.mac_address FROM node_mac \
          JOIN node ON node.id = node_mac.node_id WHERE node.id <> $2 AND node.site_id IN ",
         sites_of_region!(),
         " AND node.state NOT IN ('retired', 'detached', 'deleted') \
-         AND node_mac.mac_address IN ({LIST}) ORDER BY node_mac.mac_address"
+         AND node_mac.mac_address IN ({LIST}) ORDER BY mac_address LIMIT 1"
     );
-    if let Some(address) = hardware.bmc_address.as_deref()
-        && let Some(row) = conn.first(BMC, args![site_id.0, node_id.0, address]).await?
-    {
-        let mut cols = row.cols();
-        let (holder, id): (String, _) = (cols.next()?, cols.id(NodeId)?);
-        let detail = format!("BMC address {address} belongs to node {holder} ({id})");
-        return Ok(Some(StoreError::conflict(ProblemCode::BmcAddressTaken, detail)));
-    }
-    let macs = macs(hardware);
-    if macs.is_empty() {
+    let (bmc, macs) = (hardware.bmc_address.as_deref(), macs(hardware));
+    if bmc.is_none() && macs.is_empty() {
         return Ok(None);
     }
-    let sql = with_list(MAC, 3, macs.len());
-    let mut values = args![site_id.0, node_id.0];
+    let sql = with_list(HOLDERS, 4, macs.len().max(1));
+    let mut values = args![site_id.0, node_id.0, bmc];
     values.extend(macs.iter().map(|mac| Val::from(mac.as_str())));
+    if macs.is_empty() {
+        values.push(Val::Text(None));
+    }
     let Some(row) = conn.first(sql, values).await? else { return Ok(None) };
     let mut cols = row.cols();
     let (holder, id): (String, _) = (cols.next()?, cols.id(NodeId)?);
-    let address: String = cols.next()?;
-    let detail = format!("MAC address {address} belongs to node {holder} ({id})");
-    Ok(Some(StoreError::conflict(ProblemCode::MacAddressTaken, detail)))
+    let mac: String = cols.next()?;
+    let (code, address) = match bmc {
+        Some(bmc) if mac.is_empty() => (ProblemCode::BmcAddressTaken, format!("BMC address {bmc}")),
+        _ => (ProblemCode::MacAddressTaken, format!("MAC address {mac}")),
+    };
+    let detail = format!("{address} belongs to node {holder} ({id})");
+    Ok(Some(StoreError::conflict(code, detail)))
 }
 
 /// The MAC addresses of this hardware, lower case, each once.
@@ -150,8 +149,13 @@ async fn insert_macs(
     id: NodeId,
     hardware: &NodeHardware,
 ) -> Result<(), StoreError> {
-    let rows = macs(hardware).iter().map(|mac| args![mac, id.0]).collect();
-    conn.insert_rows("INSERT INTO node_mac (mac_address, node_id)", rows).await
+    let rows: Vec<_> = macs(hardware).iter().map(|mac| args![mac, id.0]).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    // At once, where the next request of the group looks for them.
+    let insert = RowsStatement { head: "INSERT INTO node_mac (mac_address, node_id)", tail: "" };
+    conn.query_rows(insert, rows).await.map(drop)
 }
 
 /// Writes other hardware for a node that exists. Its addresses must be free.

@@ -80,7 +80,8 @@ pub(crate) struct StoredToken {
     heartbeat_seen: bool,
 }
 
-/// The credentials with these hashes; those that nobody has are left out.
+/// The credentials with these hashes; those that nobody has are left out. For an `EXISTS` in the
+/// place of the count PostgreSQL would collect the first heartbeats of all runs.
 pub(crate) async fn tokens_with_hashes(
     conn: &mut Conn,
     hashes: impl IntoIterator<Item = [u8; 32]>,
@@ -90,7 +91,7 @@ pub(crate) async fn tokens_with_hashes(
         let text = "SELECT token.hash, token.id, token.node_id, token.run_id, token.purpose, \
                     token.single_use, token.usable_from, token.expires_at, token.used_at, \
                     token.used_key, token.revoked_at, run.status, \
-                    EXISTS (SELECT 1 FROM report WHERE report.run_id = token.run_id \
+                    (SELECT COUNT(*) > 0 FROM report WHERE report.run_id = token.run_id \
                     AND report.kind = 'first_heartbeat') \
                     FROM token LEFT JOIN run ON run.id = token.run_id \
                     WHERE token.hash IN ({LIST})";
@@ -237,7 +238,7 @@ pub(crate) async fn honoured_tokens(
                     JOIN run ON run.id = token.run_id WHERE token.node_id IN ({LIST}) \
                     AND token.revoked_at IS NULL AND run.status IN ('running', 'waiting', 'parked') \
                     AND (token.purpose = 'bootstrap' OR (token.purpose = 'enrollment' \
-                    AND (token.used_at IS NULL OR NOT EXISTS (SELECT 1 FROM report \
+                    AND (token.used_at IS NULL OR (SELECT COUNT(*) = 0 FROM report \
                     WHERE report.run_id = token.run_id AND report.kind = 'first_heartbeat')))) \
                     GROUP BY token.node_id";
         let sql = with_list(text, 1, ids.len());

@@ -9,7 +9,7 @@ use gpuaas_types::agent::{
 };
 use gpuaas_types::{NodeId, RunId, TaskId};
 
-use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
+use crate::fixture::{Fixture, NOON, at, code, event, heartbeat, id, on_each_database};
 
 fn progress(run_id: RunId, message: &str) -> Report {
     Report {
@@ -23,16 +23,10 @@ fn progress(run_id: RunId, message: &str) -> Report {
     }
 }
 
-fn heartbeat(node_id: NodeId, run_id: RunId) -> ReceivedHeartbeat {
+/// Of an agent that was never heard before.
+fn first_heartbeat(node_id: NodeId, run_id: RunId) -> ReceivedHeartbeat {
     let first = Some(event(Some(run_id), "first_heartbeat"));
-    ReceivedHeartbeat {
-        node_id,
-        run_id,
-        agent_version: "1.0".to_owned(),
-        troubles: String::new(),
-        first,
-        changed: None,
-    }
+    ReceivedHeartbeat { first, ..heartbeat(node_id, run_id) }
 }
 
 #[test]
@@ -65,7 +59,7 @@ fn only_the_first_heartbeat_of_a_run_wakes_it() {
         let fixture = Fixture::new(database).await;
         let (node_id, run_id) = fixture.node("j22u11").await;
         let beat =
-            |seconds| fixture.store.record_heartbeat(at(seconds), heartbeat(node_id, run_id));
+            |seconds| fixture.store.record_heartbeat(at(seconds), first_heartbeat(node_id, run_id));
         assert_eq!(fixture.store.reported_agent_version(node_id).await.unwrap(), None);
         assert!(beat(1.0).await.unwrap());
         assert!(!beat(2.0).await.unwrap());
@@ -80,7 +74,7 @@ fn only_the_first_heartbeat_of_a_run_wakes_it() {
         assert_eq!(claimed.reports, vec![first]);
         let history = fixture.store.timeline_of_run(run_id, 0, 10).await.unwrap();
         assert_eq!(history.len(), 1);
-        let unknown = heartbeat(node_id, RunId(id()));
+        let unknown = first_heartbeat(node_id, RunId(id()));
         assert_eq!(code(fixture.store.record_heartbeat(at(4.0), unknown).await), "not_found");
     });
 }
@@ -94,7 +88,7 @@ fn other_troubles_of_an_agent_are_history() {
             let beat = ReceivedHeartbeat {
                 troubles: troubles.to_owned(),
                 changed: Some(event(Some(run_id), &format!("troubles_{troubles}"))),
-                ..heartbeat(node_id, run_id)
+                ..first_heartbeat(node_id, run_id)
             };
             fixture.store.record_heartbeat(at(seconds), beat)
         };
@@ -186,7 +180,7 @@ fn a_task_of_an_operator_is_no_matter_of_a_run() {
         };
         let early = store.add_operator_task(at(1.0), asked(None)).await;
         assert_eq!(code(early), "node_without_agent");
-        store.record_heartbeat(at(1.0), heartbeat(node_id, run_id)).await.unwrap();
+        store.record_heartbeat(at(1.0), first_heartbeat(node_id, run_id)).await.unwrap();
         let mut signal = store.task_signal();
         let first = store.add_operator_task(at(2.0), asked(Some("k"))).await.unwrap();
         assert_eq!(signal.try_recv().unwrap(), node_id);

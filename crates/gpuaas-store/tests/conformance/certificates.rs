@@ -3,11 +3,11 @@
 use gpuaas_core::record::ReportKind;
 use gpuaas_store::{
     CertificateEnding, ExposeSecret as _, NewAgentCredential, NewCertificate, NewEnrollment,
-    NewToken, NodeChange, ReceivedHeartbeat, RunWrite, SecretString, TokenPurpose, sha256,
+    NodeChange, RunWrite, SecretString, TokenPurpose, sha256,
 };
-use gpuaas_types::{NodeId, NodeState, RunId, TokenId};
+use gpuaas_types::{NodeId, NodeState, RunId};
 
-use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
+use crate::fixture::{Fixture, NOON, at, code, event, heartbeat, on_each_database, token};
 
 fn certificate(name: &str) -> NewCertificate {
     NewCertificate {
@@ -31,17 +31,11 @@ fn enroll(run_id: RunId, token: &str, name: &str) -> NewEnrollment {
     }
 }
 
-fn token(node_id: NodeId, run_id: RunId, text: &str) -> NewToken {
-    NewToken {
-        id: TokenId(id()),
-        hash: sha256(text),
-        purpose: TokenPurpose::Enrollment,
-        node_id: Some(node_id),
-        run_id: Some(run_id),
-        single_use: true,
-        usable_from: NOON,
-        expires_at: None,
-    }
+/// A node whose run has the enrollment token `t`.
+async fn node_with_token(fixture: &Fixture) -> (NodeId, RunId) {
+    let made = fixture.node("j22u11").await;
+    fixture.store.add_token(NOON, token(made, "t", TokenPurpose::Enrollment)).await.unwrap();
+    made
 }
 
 async fn endings(fixture: &Fixture, node_id: NodeId) -> Vec<(String, Option<CertificateEnding>)> {
@@ -54,8 +48,7 @@ fn a_certificate_counts_until_another_enrollment_or_an_operator_ends_it() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let store = &fixture.store;
-        let (node_id, run_id) = fixture.node("j22u11").await;
-        store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
+        let (node_id, run_id) = node_with_token(&fixture).await;
         assert_eq!(store.token_owner(sha256("t")).await.unwrap(), Some(node_id));
         assert_eq!(store.token_owner(sha256("nothing")).await.unwrap(), None);
         store.use_enrollment_token(at(1.0), enroll(run_id, "t", "a")).await.unwrap();
@@ -68,7 +61,10 @@ fn a_certificate_counts_until_another_enrollment_or_an_operator_ends_it() {
         let line = || vec![event(Some(run_id), "certificate_renewed")];
         store.renew_certificate(at(2.0), sha256("a"), certificate("b"), line()).await.unwrap();
         assert_eq!(endings(&fixture, node_id).await, [("a".into(), None), ("b".into(), None)]);
-        store.add_token(NOON, token(node_id, run_id, "u")).await.unwrap();
+        store
+            .add_token(NOON, token((node_id, run_id), "u", TokenPurpose::Enrollment))
+            .await
+            .unwrap();
         store.use_enrollment_token(at(3.0), enroll(run_id, "u", "c")).await.unwrap();
         let gone = Some(CertificateEnding::Superseded);
         let wanted = [("a".into(), gone), ("b".into(), gone), ("c".into(), None)];
@@ -96,8 +92,7 @@ fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let store = &fixture.store;
-        let (node_id, run_id) = fixture.node("j22u11").await;
-        store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
+        let (node_id, run_id) = node_with_token(&fixture).await;
         let asks = |name: &str| enroll(run_id, "t", name);
         let check = |name: &str| store.check_enrollment(at(2.0), sha256("t"), asks(name).key);
         check("a").await.unwrap();
@@ -130,15 +125,7 @@ fn a_token_works_again_for_the_key_that_used_it_and_for_no_other() {
         assert_eq!(code(more), "certificates_too_many");
 
         // A heartbeat says that the answer came.
-        let beat = ReceivedHeartbeat {
-            node_id,
-            run_id,
-            agent_version: "1.0".to_owned(),
-            troubles: String::new(),
-            first: None,
-            changed: None,
-        };
-        store.record_heartbeat(at(4.0), beat).await.unwrap();
+        store.record_heartbeat(at(4.0), heartbeat(node_id, run_id)).await.unwrap();
         assert_eq!(code(store.use_enrollment_token(at(5.0), asks("a")).await), "token_used");
         assert_eq!(code(check("a").await), "token_used");
     });
@@ -149,8 +136,7 @@ fn an_agent_cannot_collect_certificates() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let store = &fixture.store;
-        let (node_id, run_id) = fixture.node("j22u11").await;
-        store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
+        let (_, run_id) = node_with_token(&fixture).await;
         store.use_enrollment_token(NOON, enroll(run_id, "t", "0")).await.unwrap();
         let renew = async |when: f64, name: &str| {
             let new = certificate(name);
@@ -175,14 +161,20 @@ fn a_node_that_leaves_or_is_deployed_again_has_no_certificate() {
             ("j22u16", Some(NodeState::Detached)),
         ] {
             let (node_id, run_id) = fixture.node(hostname).await;
-            fixture.store.add_token(NOON, token(node_id, run_id, hostname)).await.unwrap();
+            fixture
+                .store
+                .add_token(NOON, token((node_id, run_id), hostname, TokenPurpose::Enrollment))
+                .await
+                .unwrap();
             let asked = enroll(run_id, hostname, hostname);
             fixture.store.use_enrollment_token(NOON, asked).await.unwrap();
             let claimed = fixture.claim(NOON).await;
             let run = claimed.into_iter().map(|one| one.run).find(|run| run.id == run_id).unwrap();
             let mut write = RunWrite::new(run);
             match left {
-                None => write.tokens = vec![token(node_id, run_id, "next")],
+                None => {
+                    write.tokens = vec![token((node_id, run_id), "next", TokenPurpose::Enrollment)]
+                }
                 left => write.node = Some(NodeChange { state: left, system_id: None }),
             }
             fixture.store.commit(at(1.0), write).await.unwrap();
@@ -197,8 +189,7 @@ fn a_second_key_in_an_open_run_ends_what_the_run_gave_out() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let store = &fixture.store;
-        let (node_id, run_id) = fixture.node("j22u11").await;
-        store.add_token(NOON, token(node_id, run_id, "t")).await.unwrap();
+        let (node_id, run_id) = node_with_token(&fixture).await;
         let key = |name: &str| Some(sha256(&format!("key of {name}")));
         store.use_enrollment_token(at(1.0), enroll(run_id, "t", "a")).await.unwrap();
         let check = |name| store.check_enrollment(at(2.0), sha256("t"), key(name));
@@ -207,15 +198,7 @@ fn a_second_key_in_an_open_run_ends_what_the_run_gave_out() {
         let second = store.use_enrollment_token(at(2.0), enroll(run_id, "t", "b")).await;
         assert_eq!(code(second), "token_contested");
         // Also once the node is heard, which uses the token up for the first key.
-        let beat = ReceivedHeartbeat {
-            node_id,
-            run_id,
-            agent_version: "1.0".to_owned(),
-            troubles: String::new(),
-            first: None,
-            changed: None,
-        };
-        store.record_heartbeat(at(3.0), beat).await.unwrap();
+        store.record_heartbeat(at(3.0), heartbeat(node_id, run_id)).await.unwrap();
         assert_eq!(code(check("a").await), "token_used");
         assert_eq!(code(check("b").await), "token_contested");
         let grant = store.enrollment_grant(at(3.0), sha256("t")).await.unwrap();

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use gpuaas_core::drift::Difference;
 use gpuaas_store::{MissedObservation, NodeChange, RunWrite, SweepFinding};
+use gpuaas_types::agent::{Gate, GateClass, GateReport};
 use gpuaas_types::api::SiteStatus;
-use gpuaas_types::machine::{Observation, maas_status as status};
+use gpuaas_types::machine::{MachineView, Observation, maas_status as status};
 use gpuaas_types::{DriftAction, DriftKind, NodeId, NodeState, RunStatus, Timestamp};
 use uuid::Uuid;
 
@@ -122,6 +123,50 @@ fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
         let changed = store.update_site(at(7.0), site.id, site.spec, asked, None).await.unwrap();
         assert_eq!((changed.status.missed_work, changed.status.answered_at), (1, None));
         assert_eq!(changed.revision, site.revision + 1);
+    });
+}
+
+/// The agent reports what did not change every half an hour only, and knows nothing of tags.
+#[test]
+fn a_gate_follows_the_tags_that_are_taken_over() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let node_id = serving(&fixture, "j22u11").await;
+        let tag = || vec!["slices".to_owned()];
+        let report =
+            GateReport { gate: Gate::SliceReady, passed: true, class: None, checks: vec![] };
+        let report = report.with_machine_tag("slices", Some(&tag()));
+        let run_id = store.node(node_id).await.unwrap().run_id.unwrap();
+        let kept = vec![report.clone()];
+        store.set_gates(at(1.0), node_id, run_id, kept, |_, _| None).await.unwrap();
+        let gate = async || {
+            let mut gates = store.gates([node_id]).await.unwrap();
+            gates.remove(&node_id).unwrap().remove(&Gate::SliceReady).unwrap()
+        };
+        let adopt = async |seconds, tags: Vec<String>| {
+            let mut finding = found(node_id, &[]);
+            finding.remember = Some(MachineView { tags, ..machine(status::DEPLOYED) });
+            store.record_sweep(at(seconds), vec![finding]).await.unwrap();
+        };
+        adopt(2.0, vec!["gold".to_owned()]).await;
+        let shut = gate().await;
+        assert_eq!((shut.report.passed, shut.since, shut.at), (false, at(2.0), at(1.0)));
+        assert_eq!(shut.report.class, Some(GateClass::MachineUntagged));
+        adopt(3.0, vec!["silver".to_owned()]).await;
+        assert_eq!(gate().await.since, at(2.0), "as shut as it was");
+        adopt(4.0, tag()).await;
+        let open = gate().await;
+        assert_eq!((open.report, open.since), (report, at(4.0)));
+        let lines = store.timeline_of_node(node_id, 0, 99).await.unwrap();
+        let lines: Vec<_> = lines.into_iter().map(|line| line.event.code).collect();
+        let of_gate: Vec<_> =
+            lines.iter().filter(|code| code.starts_with("gate_slice_ready")).collect();
+        assert_eq!(of_gate.len(), 2, "{lines:?}");
+        // What the agent found beside the tag keeps the gate shut.
+        let mut faulty = shut.report;
+        faulty.class = Some(GateClass::HostSetupIncomplete);
+        assert!(!faulty.retagged(&tag()).passed);
     });
 }
 

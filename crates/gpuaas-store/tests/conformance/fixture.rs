@@ -1,18 +1,17 @@
 //! Databases to run on, and what tests put into them.
 
 use std::future::Future;
-use std::str::FromStr as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuaas_core::record::NodeHardware;
 use gpuaas_store::{
-    LeasedRun, MasterKey, NewNode, NewOnboarding, NewRun, RunWrite, SecretString, Store, StoreError,
+    LeasedRun, MasterKey, NewNode, NewOnboarding, NewRun, NewToken, ReceivedHeartbeat, RunWrite,
+    ScratchDatabase, SecretString, Store, StoreError, TokenPurpose, sha256,
 };
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
-use gpuaas_types::{NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use gpuaas_types::{NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp, TokenId};
 use uuid::Uuid;
 
 /// The moment at which every test begins.
@@ -80,20 +79,11 @@ where
     F: Fn(TestDatabase) -> Fut,
     Fut: Future<Output = ()>,
 {
-    let options = PgConnectOptions::from_str(server).unwrap();
-    let admin = PgPoolOptions::new().max_connections(1).connect_with(options).await.unwrap();
     let name = format!("gpuaas_test_{}", Uuid::new_v4().simple());
-    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}")))
-        .execute(&admin)
-        .await
-        .unwrap();
-    let (base, _) = server.rsplit_once('/').unwrap();
-    test(TestDatabase { url: format!("{base}/{name}"), folder: tempfile::tempdir().unwrap() })
-        .await;
-    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)")))
-        .execute(&admin)
-        .await
-        .unwrap();
+    let scratch = ScratchDatabase::create(server, &name).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    test(TestDatabase { url: scratch.url().to_owned(), folder }).await;
+    scratch.drop_database().await.unwrap();
 }
 
 /// A store with a site and a profile.
@@ -181,19 +171,39 @@ pub(crate) fn mac_of(hostname: &str) -> String {
 
 pub(crate) fn site_spec(name: &str) -> SiteSpec {
     SiteSpec {
-        name: name.to_owned(),
-        url: format!("http://{name}.example:5240/MAAS"),
-        ca_pem: None,
-        node_ca_pem: None,
-        pool: None,
         pxe_vlan: Some(100),
         approved_images: vec!["ubuntu/noble".to_owned()],
-        drift_policy: std::collections::BTreeMap::new(),
-        batch_max_parallel: 0,
-        image_bandwidth_mbit_per_second: 0,
-        idle_poll_seconds: 0,
-        bundle_inputs: std::collections::BTreeMap::new(),
-        host_inputs: std::collections::BTreeMap::new(),
+        ..SiteSpec::new(name, &format!("http://{name}.example:5240/MAAS"))
+    }
+}
+
+/// A token of a run; one for an enrollment works once.
+pub(crate) fn token(
+    (node_id, run_id): (NodeId, RunId),
+    text: &str,
+    purpose: TokenPurpose,
+) -> NewToken {
+    NewToken {
+        id: TokenId(id()),
+        hash: sha256(text),
+        purpose,
+        node_id: Some(node_id),
+        run_id: Some(run_id),
+        single_use: purpose == TokenPurpose::Enrollment,
+        usable_from: NOON,
+        expires_at: None,
+    }
+}
+
+/// Of an agent without trouble that was heard before.
+pub(crate) fn heartbeat(node_id: NodeId, run_id: RunId) -> ReceivedHeartbeat {
+    ReceivedHeartbeat {
+        node_id,
+        run_id,
+        agent_version: "1.0".to_owned(),
+        troubles: String::new(),
+        first: None,
+        changed: None,
     }
 }
 

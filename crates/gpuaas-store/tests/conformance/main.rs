@@ -21,6 +21,7 @@ mod control;
 mod creation;
 mod drift;
 mod fixture;
+mod host_values;
 mod nodes;
 mod regions;
 mod retention;

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use gpuaas_store::{
-    NewAuditEntry, NewOperatorTask, NewTask, NewToken, ReceivedHeartbeat, RetainedTable, RowKey,
-    RunWrite, Store, TokenPurpose, sha256,
+    NewAuditEntry, NewOperatorTask, NewTask, NewToken, RetainedTable, RowKey, RunWrite, Store,
+    TokenPurpose, sha256,
 };
 use gpuaas_types::agent::{Task, TaskResult, TaskSpec};
 use gpuaas_types::{NodeId, RunId, RunStatus, TaskId, Timestamp, TokenId};
 use serde_json::Value;
 
-use crate::fixture::{Fixture, NOON, at, event, id, on_each_database};
+use crate::fixture::{Fixture, NOON, at, event, heartbeat, id, on_each_database};
 
 /// Exports and deletes everything of `table` that is older than `before`; answers the export.
 async fn prune(store: &Store, table: RetainedTable, before: Timestamp) -> Vec<Value> {
@@ -61,15 +61,7 @@ async fn busy_node(fixture: &Fixture, hostname: &str) -> (NodeId, RunId) {
     let spec = TaskSpec::Diagnostics { units: Vec::new() };
     write.tasks = vec![NewTask { id: TaskId(id()), spec, expires_at: at(10.0) }];
     fixture.store.commit(NOON, write).await.unwrap();
-    let heartbeat = ReceivedHeartbeat {
-        node_id,
-        run_id,
-        agent_version: "1.0".to_owned(),
-        troubles: String::new(),
-        first: None,
-        changed: None,
-    };
-    assert!(fixture.store.record_heartbeat(NOON, heartbeat).await.unwrap());
+    assert!(fixture.store.record_heartbeat(NOON, heartbeat(node_id, run_id)).await.unwrap());
     (node_id, run_id)
 }
 

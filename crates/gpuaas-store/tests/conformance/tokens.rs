@@ -2,27 +2,14 @@
 
 use gpuaas_core::record::ReportKind;
 use gpuaas_store::{
-    NewAccessToken, NewAgentCredential, NewAuditEntry, NewEnrollment, NewTask, NewToken,
-    ReceivedHeartbeat, RunWrite, TokenPurpose, sha256,
+    NewAccessToken, NewAgentCredential, NewAuditEntry, NewEnrollment, NewTask, NewToken, RunWrite,
+    TokenPurpose, sha256,
 };
 use gpuaas_types::access::{Role, RoleGrant};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::{NodeId, RunId, RunStatus, Step, TaskId, TokenId};
 
-use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
-
-fn token(node_id: NodeId, run_id: RunId, text: &str, purpose: TokenPurpose) -> NewToken {
-    NewToken {
-        id: TokenId(id()),
-        hash: sha256(text),
-        purpose,
-        node_id: Some(node_id),
-        run_id: Some(run_id),
-        single_use: purpose == TokenPurpose::Enrollment,
-        usable_from: NOON,
-        expires_at: None,
-    }
-}
+use crate::fixture::{Fixture, NOON, at, code, event, heartbeat, id, on_each_database, token};
 
 fn enroll(run_id: RunId, text: &str, credential: &str) -> NewEnrollment {
     NewEnrollment {
@@ -36,25 +23,14 @@ fn enroll(run_id: RunId, text: &str, credential: &str) -> NewEnrollment {
     }
 }
 
-fn heartbeat(node_id: NodeId, run_id: RunId) -> ReceivedHeartbeat {
-    ReceivedHeartbeat {
-        node_id,
-        run_id,
-        agent_version: "1.0".to_owned(),
-        troubles: String::new(),
-        first: None,
-        changed: None,
-    }
-}
-
 /// Mints a bootstrap and an enrollment token for a new deployment.
 async fn mint(fixture: &Fixture, node_id: NodeId, run_id: RunId, suffix: &str) {
     let now = fixture.store.run(run_id).await.unwrap().lease_until.max(NOON);
     let claimed = fixture.claim_one(now).await;
     let mut write = RunWrite::new(claimed.run);
     write.tokens = vec![
-        token(node_id, run_id, &format!("boot{suffix}"), TokenPurpose::Bootstrap),
-        token(node_id, run_id, &format!("enroll{suffix}"), TokenPurpose::Enrollment),
+        token((node_id, run_id), &format!("boot{suffix}"), TokenPurpose::Bootstrap),
+        token((node_id, run_id), &format!("enroll{suffix}"), TokenPurpose::Enrollment),
     ];
     fixture.store.commit(NOON, write).await.unwrap();
 }
@@ -342,6 +318,9 @@ fn a_program_s_token_has_a_name_roles_and_an_end() {
 
         store.revoke_access_token(at(3.0), "ci", entry("token.revoke")).await.unwrap();
         assert_eq!(code(store.use_access_token(at(4.0), sha256("one")).await), "token_revoked");
+        let name = async |text| store.access_token_name(sha256(text)).await.unwrap();
+        assert_eq!(name("one").await.as_deref(), Some("ci"), "a revoked one keeps its name");
+        assert_eq!(name("two").await, None);
         let gone = store.revoke_access_token(at(5.0), "ci", entry("token.revoke"));
         assert_eq!(code(gone.await), "not_found");
         store

@@ -384,3 +384,44 @@ fn a_watcher_that_waits_for_a_row_holds_up_nobody() {
         }
     });
 }
+
+/// Two groups are under way at once: one that waits for a row leaves the other to everybody else.
+#[test]
+fn a_group_that_waits_for_a_row_holds_up_nobody() {
+    on_each_database(|database| async move {
+        if !database.url.starts_with("postgres") {
+            return;
+        }
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        for n in 0..3 {
+            fixture.node(&format!("h{n}")).await;
+        }
+        let claimed = fixture.claim(NOON).await;
+        let heartbeat = |seconds| {
+            let heartbeat = ReceivedHeartbeat {
+                node_id: claimed[0].node.id,
+                run_id: claimed[0].run.id,
+                agent_version: "1".to_owned(),
+                troubles: String::new(),
+                first: None,
+                changed: None,
+            };
+            store.record_heartbeat(at(seconds), heartbeat)
+        };
+        assert_eq!(heartbeat(1.0).await, Ok(true));
+        let mut other = sqlx::PgConnection::connect(&fixture.database.url).await.unwrap();
+        let mut held = other.begin().await.unwrap();
+        sqlx::query("SELECT at FROM heartbeat FOR UPDATE").execute(&mut *held).await.unwrap();
+
+        let others = async {
+            for claimed in &claimed {
+                store.add_report(progress(claimed), Vec::new()).await.unwrap();
+            }
+            held.rollback().await.unwrap();
+        };
+        let (first, ()) = futures::join!(heartbeat(2.0), others);
+        assert_eq!(first, Ok(false));
+        assert_eq!(store.node(claimed[0].node.id).await.unwrap().heartbeat_at, Some(at(2.0)));
+    });
+}

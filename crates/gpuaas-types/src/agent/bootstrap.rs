@@ -102,14 +102,14 @@ mod tests {
     fn a_sentence_names_its_phase() {
         for outcome in [PhaseOutcome::Ran, PhaseOutcome::Skipped, PhaseOutcome::Failed] {
             let phase = BundlePhase {
-                bundle: "h200-ib@1.0.0".to_owned(),
+                bundle: "h200-ib@1.1.0".to_owned(),
                 phase: "ipoib".to_owned(),
                 outcome,
                 seconds: 1.25,
                 changed: 2,
                 text: "it says that x is 0".to_owned(),
             };
-            assert_eq!(BundlePhase::named_in(&phase.sentence()), Some(("h200-ib@1.0.0", "ipoib")));
+            assert_eq!(BundlePhase::named_in(&phase.sentence()), Some(("h200-ib@1.1.0", "ipoib")));
         }
         assert_eq!(BundlePhase::named_in("deployment submitted"), None);
     }

@@ -125,20 +125,22 @@ impl GateReport {
     }
 
     /// The report with its check of the machine's tag made anew, by the tags that MAAS lists by now;
-    /// as it is where it has no such check, or MAAS lists the tag still.
+    /// as it is where it has no such check, or the tag is listed or not as before.
     #[must_use]
     pub fn retagged(&self, listed: &[String]) -> Self {
         let mut report = self.clone();
-        let has_tag = |check: &GateCheck| {
-            check.passed
-                && check
-                    .name
-                    .strip_prefix(TAG_CHECK)
-                    .is_some_and(|tag| !listed.iter().any(|one| one == tag))
-        };
-        let Some(index) = report.checks.iter().position(has_tag) else { return report };
+        let of_tag = |check: &GateCheck| check.name.starts_with(TAG_CHECK);
+        let Some(index) = report.checks.iter().position(of_tag) else { return report };
         let check = report.checks.remove(index);
         let tag = check.name.strip_prefix(TAG_CHECK).unwrap_or_default();
+        if check.passed == listed.iter().any(|one| one == tag) {
+            return self.clone();
+        }
+        // The class names the tag only where the agent found nothing else.
+        if report.class == Some(GateClass::MachineUntagged) {
+            report.passed = true;
+            report.class = None;
+        }
         report.with_machine_tag(tag, Some(listed))
     }
 }

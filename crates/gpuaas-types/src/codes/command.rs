@@ -51,6 +51,9 @@ ApiNotServed "api_not_served" "The admin API cannot be served" {
 ArchiveUnwritable "archive_unwritable" "The archive could not be saved" {
     doc: "The result of a task was fetched, and the file or folder cannot be written",
 }
+AttackFailed "attack_failed" "The attack of the benchmark does not run" {
+    doc: "`gpuaas bench attack` could not start the control plane, or the attacker, or found requests failing before the attack",
+}
 BatchIncomplete "batch_incomplete" "Not every machine of the batch became active" {
     doc: "A batch ended, and runs of it did not end as asked",
 }
@@ -68,6 +71,9 @@ BundleNameInvalid "bundle_name_invalid" "A bundle needs a name" {
 }
 BundlesNotFound "bundles_not_found" "There are no bundles to test" {
     doc: "`gpuaas bench gate` needs the folder of the bundles",
+}
+CaFileUnusable "ca_file_unusable" "What is to be trusted cannot be read" {
+    doc: "`--server-ca-file`, or that of the context, is missing or holds no certificate",
 }
 CaseNotMade "case_not_made" "A case does not make its park" {
     doc: "`gpuaas bench mend`: what a case does did not stop its run, or was refused",
@@ -186,6 +192,9 @@ NotConfirmed "not_confirmed" "Nothing was done" {
 OneHostWanted "one_host_wanted" "A BMC or MAC address belongs to one host" {
     doc: "Several hosts are named together with values that only one can have",
 }
+OperatorListenerUnusable "operator_listener_unusable" "The listener for operators cannot be opened" {
+    doc: "Its certificate cannot be used for TLS",
+}
 PresetNotFound "preset_not_found" "There is no such preset" {
     doc: "`gpuaas profile presets` lists those that this program has",
 }
@@ -264,6 +273,9 @@ ServerSilent "server_silent" "The control plane gave no answer; whether it acted
 ServerUnreachable "server_unreachable" "The control plane cannot be reached" {
     doc: "Nothing accepts connections at the URL",
 }
+ServerUntrusted "server_untrusted" "The certificate of the control plane is not trusted" {
+    doc: "None of the authorities that this command trusts has signed it, or it is for another name",
+}
 ServerUrlInvalid "server_url_invalid" "The URL of the control plane cannot be used" {
     doc: "`--server` takes an http or https URL",
 }
@@ -307,7 +319,7 @@ TelemetryNotConverged "telemetry_not_converged" "The telemetry edge is not as it
     doc: "A step on the host failed; the lines of the answer name it",
 }
 TestHostUnavailable "test_host_unavailable" "A test host cannot be made" {
-    doc: "`gpuaas bench gate` cannot write the files of its host",
+    doc: "`gpuaas bench gate` or `bench topology` cannot write the files of its host",
 }
 TokenMissing "token_missing" "No admin token was given" {
     doc: "Neither `--token-file`, `GPUAAS_TOKEN` nor the default file has one",
@@ -320,6 +332,9 @@ TookTooLong "took_too_long" "The host took too long" {
 }
 ToolsMissing "tools_missing" "A program is missing" {
     doc: "`gpuaas bench gate` needs programs that are not installed",
+}
+TopologyNotExact "topology_not_exact" "A slot map was not as it has to be" {
+    doc: "`gpuaas bench topology`: a fault had another code or none, a healthy host was blamed, or a device was in two slots",
 }
 UnexpectedAnswer "unexpected_answer" "The answer is not a control plane's" {
     doc: "Something else answers at the URL, or another version of the control plane",

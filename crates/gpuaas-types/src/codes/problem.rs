@@ -220,7 +220,7 @@ CertificateRevoked "certificate_revoked" "The certificate was revoked" {
 }
 CertificateSuperseded "certificate_superseded" "The certificate belongs to an earlier enrollment of the node" {
     status: 401, owner: Some(Owner::PlatformOperator), next_action: "switch the other system off, or `gpuaas node reimage NODE`",
-    doc: "Another system has enrolled as this node since",
+    doc: "Another system has enrolled as this node since, or the one that had it was released",
 }
 CertificateExpired "certificate_expired" "The certificate has expired" {
     status: 401, owner: Some(Owner::PlatformOperator), next_action: "set right the clocks of both hosts, or `gpuaas node reimage NODE`",
@@ -245,6 +245,10 @@ CertificatesOff "certificates_off" "This control plane is for stand-ins and give
 CertificatesTooMany "certificates_too_many" "The node has too many certificates that are good" {
     status: 429, owner: Some(Owner::PlatformOperator), next_action: "wait until the older ones end, or `gpuaas node revoke-certificate NODE --reason WHY`",
     doc: "An agent that asks again and again gets no more than a few certificates",
+}
+TooManyRequests "too_many_requests" "The caller sends requests too fast" {
+    status: 429, owner: None, next_action: "send fewer at once, and wait as long as the header `Retry-After` says; `gpuaas serve --limits operators.requests-per-second=N` allows more",
+    doc: "A token, or a node, has used up the requests that it may send at once",
 }
 NoCertificate "no_certificate" "The node has no certificate that is good" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas node reimage NODE`: its agent enrolls with the next deployment",

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
-use gpuaas_types::codes::{NODE_PROBLEMS, PARKS, PROBLEMS, TIMELINE, WAITS, advised_commands};
+use gpuaas_types::codes::{
+    NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS, advised_commands,
+};
 
 use super::Cli;
 
@@ -14,6 +16,7 @@ fn advice() -> Vec<&'static str> {
     texts.extend(PARKS.iter().map(|row| row.next_action));
     texts.extend(WAITS.iter().map(|row| row.next_action));
     texts.extend(TIMELINE.iter().map(|row| row.next_action));
+    texts.extend(SLOT_BLOCKERS.iter().map(|row| row.next_action));
     texts.extend(NODE_PROBLEMS.iter().map(|row| row.next_action));
     texts
 }

@@ -2,10 +2,12 @@
 
 use clap::Subcommand;
 use gpuaas_lab::arguments::{
-    BenchAgentArgs, BenchClientsArgs, BenchGateArgs, BenchHandoverArgs, BenchOnboardArgs,
+    BenchAgentArgs, BenchAttackArgs, BenchClientsArgs, BenchGateArgs, BenchHandoverArgs,
+    BenchOnboardArgs, BenchTopologyArgs,
 };
 use gpuaas_simulation::arguments::{
-    BenchChaosArgs, BenchMendArgs, BenchOutageArgs, BenchPeopleArgs, BenchRegionArgs,
+    BenchChaosArgs, BenchMendArgs, BenchOutageArgs, BenchPeopleArgs, BenchPlacementArgs,
+    BenchRegionArgs,
 };
 
 /// `gpuaas bench`.
@@ -31,6 +33,15 @@ pub enum BenchCommand {
     /// Write hosts full of a tenant's data, have them cleaned and reimaged, and hold what is said of
     /// that against what is left.
     Handover(BenchHandoverArgs),
+    /// Break slice hosts in every way that their slot maps have to see, and make maps of random ones.
+    Topology(BenchTopologyArgs),
+    /// Have slots of simulated nodes claimed by four policies, and see what each of them refuses.
+    Placement(BenchPlacementArgs),
     /// Start the node agent, and measure what it costs a host that has nothing to do.
     Agent(BenchAgentArgs),
+    /// Attack a control plane from one address of loopback, and see whether others are answered.
+    Attack(BenchAttackArgs),
+    /// The attacker of `bench attack`, which says on standard input what to do.
+    #[command(hide = true)]
+    AttackLoad,
 }

@@ -30,6 +30,10 @@ pub struct ContextAddArgs {
     /// File that holds the admin token; it is read at each command.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// File of what is trusted for an https control plane, PEM: a copy of `ca.pem` of its data
+    /// folder [default: this system's authorities].
+    #[arg(long, value_name = "FILE")]
+    pub server_ca_file: Option<PathBuf>,
     /// Where the contexts are.
     #[command(flatten)]
     pub config: ConfigArgs,

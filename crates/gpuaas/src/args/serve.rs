@@ -7,8 +7,12 @@ use clap::Args;
 use gpuaas_client::arguments::positive;
 use gpuaas_engine::ClockChoice;
 use gpuaas_identity::Lifetimes;
+use gpuaas_types::limits::LimitSetting;
 
-use crate::serve::{NodeListenerOptions, Retention, ServerFiles, TlsOptions};
+use crate::serve::{
+    NodeListenerOptions, OperatorListenerOptions, OperatorSecurity, Retention, ServerFiles,
+    TlsOptions,
+};
 
 /// `gpuaas serve`.
 #[derive(Debug, Clone, Args)]
@@ -20,6 +24,24 @@ pub struct ServeArgs {
     /// Address to listen on for operators.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
+    /// Speak TLS to operators on loopback, too; elsewhere that is the rule.
+    #[arg(long, conflicts_with_all = ["plain_http", "stand_ins"])]
+    pub tls: bool,
+    /// Speak plain HTTP to operators although others than this host reach the listener, such as
+    /// behind a proxy that ends TLS.
+    #[arg(long)]
+    pub plain_http: bool,
+    /// Certificate of the operators' listener, PEM, the leaf first, read again when it changes
+    /// [default: from the authority; DATA/ca.pem has what clients have to trust].
+    #[arg(long, value_name = "FILE", requires = "key_file", conflicts_with_all = ["plain_http", "stand_ins"])]
+    pub certificate_file: Option<PathBuf>,
+    /// Its key, PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate_file")]
+    pub key_file: Option<PathBuf>,
+    /// Names and addresses that operators reach it under, for a certificate of the authority
+    /// [default: the address that it listens on, and this host's name].
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub tls_names: Vec<String>,
     /// Address to listen on for nodes, over TLS.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443")]
     pub node_listen: SocketAddr,
@@ -57,6 +79,10 @@ pub struct ServeArgs {
     /// The node agent's executable [default: gpuaas-node-agent beside this executable].
     #[arg(long, value_name = "PATH")]
     pub agent_binary: Option<PathBuf>,
+    /// Limits of the listeners that differ from those of docs/reference/limits.md, such as
+    /// operators.idle-seconds=30,nodes.connections=20000.
+    #[arg(long, value_name = "LISTENER.LIMIT=N", value_delimiter = ',')]
+    pub limits: Vec<LimitSetting>,
     /// Make another admin token, in the place of one that was lost; the one before counts no more.
     #[arg(long)]
     pub new_admin_token: bool,
@@ -82,6 +108,19 @@ impl ServeArgs {
     pub fn retention(&self) -> Option<Retention> {
         let (days, export) = self.retention_days.zip(self.retention_export.clone())?;
         Some(Retention { days, export })
+    }
+
+    /// How operators reach the control plane.
+    #[must_use]
+    pub fn operator_listener(&self) -> OperatorListenerOptions {
+        let security = match (self.tls, self.plain_http) {
+            (true, _) => OperatorSecurity::Tls,
+            (_, true) => OperatorSecurity::Plain,
+            (false, false) => OperatorSecurity::OffLoopback,
+        };
+        let files = self.certificate_file.clone().zip(self.key_file.clone());
+        let files = files.map(|(certificate, key)| ServerFiles { certificate, key, anchor: None });
+        OperatorListenerOptions { security, files, names: self.tls_names.clone() }
     }
 
     /// How nodes reach the control plane.

@@ -38,7 +38,6 @@ async fn a_loop_that_panics_ends_the_command_with_its_name() {
         "batches",
         "agent watch",
         "operator listener",
-        "node connections",
         "node listener",
         "node listener certificate",
         "task signals",

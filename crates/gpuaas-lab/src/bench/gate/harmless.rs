@@ -14,7 +14,7 @@ const fn fine(name: &'static str, changes: &'static [HostChange]) -> Mutation {
 
 /// What a ready host of bare metal may look like as well.
 pub(super) const HARMLESS_BARE_METAL: &[Mutation] = &[
-    fine("bare metal as its bundle left it", &[]),
+    fine("bare metal as its bundle left it, beside the embedded one for slices", &[]),
     fine("bare metal after another boot and run", &[Play(&["boot"]), Bootstrap]),
     fine(
         "bare metal with Docker's network",
@@ -77,7 +77,7 @@ pub(super) const HARMLESS: &[Mutation] = &[
     ),
     fine(
         "with a marker of another run",
-        &[Write("/var/lib/gpuaas/site-bootstrap/h200-ib.done", "1.0.0 0193d4b2-run\n")],
+        &[Write("/var/lib/gpuaas/site-bootstrap/h200-ib.done", "1.1.0 0193d4b2-run\n")],
     ),
     fine(
         "with a switch's port in a GPU's IOMMU group",

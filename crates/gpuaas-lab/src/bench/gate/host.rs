@@ -146,7 +146,11 @@ impl TestHost {
             }
             HostChange::Link(path, target) => match fs::remove_file(self.at(path)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => std::os::unix::fs::symlink(target, self.at(path)),
+                _ => {
+                    let path = self.at(path);
+                    fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+                    std::os::unix::fs::symlink(target, path)
+                }
             },
             HostChange::Byte(path, at, value) => {
                 let mut bytes = fs::read(self.at(path))?;

@@ -4,8 +4,9 @@
 //! again, so that only what survives a boot counts. Then every row of [`mutations::BROKEN`] is done
 //! to a copy of it, and the agent's gates have to turn exactly the checks of the row red, with the
 //! row's reason; and none at all for the rows of [`harmless::HARMLESS`]. The rows of
-//! [`mutations::BARE_METAL`] are done to a host of bare metal, whose GPUs are its own.
+//! [`bare_metal::BARE_METAL`] are done to a host of bare metal, whose GPUs are its own.
 
+mod bare_metal;
 mod harmless;
 mod host;
 mod mutations;
@@ -20,9 +21,10 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 
+use self::bare_metal::BARE_METAL;
 use self::harmless::{HARMLESS, HARMLESS_BARE_METAL};
 use self::host::{Role, TestHost};
-use self::mutations::{BARE_METAL, BROKEN, ExpectedRed, Mutation};
+use self::mutations::{BROKEN, ExpectedRed, Mutation};
 use crate::arguments::BenchGateArgs;
 
 /// The gates that are looked at.
@@ -202,7 +204,7 @@ mod tests {
         let row = BROKEN.iter().find(|row| row.name == "guests are not masqueraded").unwrap();
         let right = ("slice_ready", "masquerade of 10.100.0.0/24");
         let seen = "no rule masquerades 10.100.0.0/24";
-        let reason = "host setup incomplete: h200-slice-vm@1.0.0 is not in effect";
+        let reason = "host setup incomplete: h200-slice-vm@1.1.0 is not in effect";
         assert!(compare(row.red, &red(&[(right.0, right.1, reason, seen)])).is_empty());
         assert_eq!(compare(row.red, &red(&[])).len(), 1);
         let other = "host baseline incomplete";

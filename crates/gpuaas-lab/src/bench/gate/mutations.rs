@@ -59,21 +59,24 @@ pub(super) struct Mutation {
 use HostChange::{Byte, Cut, Link, Play, Remove, Replace, Tags, Write};
 
 /// Of the bundle that the others require.
-const BASELINE: &str = "host baseline incomplete: h200-ib@1.0.0";
+const BASELINE: &str = "host baseline incomplete: h200-ib@1.1.0";
 /// Of the slice host's own bundle.
-const SETUP: &str = "host setup incomplete: h200-slice-vm@1.0.0";
-/// Of bare metal's bundle, which nothing requires there.
-const METAL: &str = "host setup incomplete: h200-ib@1.0.0";
+const SETUP: &str = "host setup incomplete: h200-slice-vm@1.1.0";
 /// Of the agent itself.
-const AGENT: &str = "agent fault";
+pub(super) const AGENT: &str = "agent fault";
 /// Of a marker: the slice host asks for it, and it is the baseline's.
-const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.0.0";
+const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.1.0";
 
 const fn slice(check: &'static str, reason: &'static str, seen: &'static str) -> ExpectedRed {
     ExpectedRed { gate: Gate::SliceReady, check, reason, seen }
 }
 
-const fn active(check: &'static str, reason: &'static str, seen: &'static str) -> ExpectedRed {
+/// A red check of the gate `active`.
+pub(super) const fn active(
+    check: &'static str,
+    reason: &'static str,
+    seen: &'static str,
+) -> ExpectedRed {
     ExpectedRed { gate: Gate::Active, check, reason, seen }
 }
 
@@ -81,11 +84,8 @@ const fn telemetry(check: &'static str, seen: &'static str) -> ExpectedRed {
     ExpectedRed { gate: Gate::Telemetry, check, reason: BASELINE, seen }
 }
 
-const fn telemetry_of_metal(check: &'static str, seen: &'static str) -> ExpectedRed {
-    ExpectedRed { gate: Gate::Telemetry, check, reason: METAL, seen }
-}
-
-const fn row(
+/// A row of the table.
+pub(super) const fn row(
     name: &'static str,
     changes: &'static [HostChange],
     red: &'static [ExpectedRed],
@@ -93,8 +93,10 @@ const fn row(
     Mutation { name, changes, red }
 }
 
-const FABRIC_ADDRESS: &str = "address 192.168.0.0/16 on ibp*";
-const FABRIC_ROUTE: &str = "route 192.168.0.0/16 on ibp*";
+/// Check of the fabric's address.
+pub(super) const FABRIC_ADDRESS: &str = "address 192.168.0.0/16 on ibp*";
+/// Check of the route to the fabric.
+pub(super) const FABRIC_ROUTE: &str = "route 192.168.0.0/16 on ibp*";
 const GATEWAY: &str = "address 10.100.0.1/24 on ovsbr0";
 const GPUS: &str = "driver vfio-pci of 10de:any";
 const FUNCTIONS: &str = "driver vfio-pci of virtual functions of 15b3";
@@ -449,7 +451,7 @@ pub(super) const BROKEN: &[Mutation] = &[
     row(
         "the baseline's marker is of an older version",
         &[Write("/var/lib/gpuaas/site-bootstrap/h200-ib.done", "0.9.0 run-of-the-image\n")],
-        &[slice("bundle h200-ib", MARKER, "is of 0.9.0, and 1.0.0 is installed")],
+        &[slice("bundle h200-ib", MARKER, "is of 0.9.0, and 1.1.0 is installed")],
     ),
     row(
         "Netdata is down",
@@ -474,8 +476,13 @@ pub(super) const BROKEN: &[Mutation] = &[
         &[Play(&["have", "broken", "go.d"])],
         &[telemetry(
             "metrics of netdata",
-            "no metrics of systemd; there are: disk, mem, net, system",
+            "no metrics of systemd, docker; there are: disk, mem, net, system",
         )],
+    ),
+    row(
+        "Netdata may not ask Docker",
+        &[Replace("/etc/group", "docker:x:998:netdata", "docker:x:998:")],
+        &[telemetry("metrics of netdata", "no metrics of docker; there are: ")],
     ),
     row(
         "Netdata's listener is lost",
@@ -498,79 +505,5 @@ pub(super) const BROKEN: &[Mutation] = &[
             "listen 0.0.0.0:8080;",
         )],
         &[telemetry("line of /etc/nginx/sites-available/gpuaas-netdata-edge", "has no line")],
-    ),
-];
-
-/// Ways in which a ready host of bare metal breaks. What it shares with a slice host is broken there.
-pub(super) const BARE_METAL: &[Mutation] = &[
-    row(
-        "bare metal without its agent",
-        &[Play(&["lose", "active", "gpuaas-node-agent.service"])],
-        &[active("unit gpuaas-node-agent.service", AGENT, "inactive")],
-    ),
-    row(
-        "bare metal that lost a GPU",
-        &[Play(&["unplug", "0000:53:00.0"])],
-        &[active("nvidia-smi", METAL, "7 found, 8 wanted")],
-    ),
-    row(
-        "bare metal whose driver lost a GPU",
-        &[Remove("/sys/bus/pci/drivers/nvidia/0000:13:00.0")],
-        &[active("nvidia-smi", METAL, "7 found, 8 wanted")],
-    ),
-    row(
-        "bare metal with a GPU of another model",
-        &[Play(&["have", "other-model", "0000:13:00.0"])],
-        &[active(
-            "nvidia-smi",
-            METAL,
-            "7 found, 8 wanted; of another model: NVIDIA H100 80GB HBM3",
-        )],
-    ),
-    row(
-        "bare metal with a link of the fabric down",
-        &[Write("/sys/class/net/ibp52s0/operstate", "down\n")],
-        &[active("infiniband", METAL, "7 found, 8 wanted")],
-    ),
-    row(
-        "bare metal without its fabric's address",
-        &[Play(&["lose", "addresses", "ibp20s0 192.168.36.100/24"])],
-        &[active(FABRIC_ADDRESS, METAL, "addresses there: none")],
-    ),
-    row(
-        "bare metal without its fabric's route",
-        &[Play(&["lose", "routes", "ibp20s0 192.168.0.0/16"])],
-        &[active(FABRIC_ROUTE, METAL, "routes there: 192.168.36.0/24 dev ibp20s0")],
-    ),
-    row(
-        "bare metal whose Docker is down",
-        &[Play(&["lose", "active", "docker.service"])],
-        &[active("unit docker.service", METAL, "inactive")],
-    ),
-    row(
-        "bare metal whose hardware sync is down",
-        &[Play(&["lose", "active", "maas_hardware_sync.timer"])],
-        &[active("unit maas_hardware_sync.timer", METAL, "inactive")],
-    ),
-    row(
-        "bare metal whose Netdata has no metrics of the GPUs",
-        &[Replace("/etc/netdata/go.d.conf", "nvidia_smi: yes", "nvidia_smi: no")],
-        &[telemetry_of_metal("metrics of netdata", "no metrics of nvidia_smi; there are: ")],
-    ),
-    row(
-        "a foreign folder among bare metal's bundles does not silence a gate",
-        &[Write(FOREIGN, "exit 1\n"), Play(&["have", "broken", "nvidia-smi"])],
-        &[
-            active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed"),
-            telemetry_of_metal("metrics of netdata", "no metrics of nvidia_smi"),
-        ],
-    ),
-    row(
-        "bare metal whose driver does not answer",
-        &[Play(&["have", "broken", "nvidia-smi"])],
-        &[
-            active("nvidia-smi", METAL, "exit status: 9: NVIDIA-SMI has failed"),
-            telemetry_of_metal("metrics of netdata", "no metrics of nvidia_smi"),
-        ],
     ),
 ];

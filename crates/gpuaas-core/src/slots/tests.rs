@@ -1,0 +1,139 @@
+//! Slot maps of small hosts that are made here, fact by fact.
+
+use std::net::Ipv4Addr;
+
+use gpuaas_types::topology::{GpuModule, HostTopology, NumaResources, TopologyFunction};
+
+use super::*;
+
+fn function(address: &str, vendor: &str, class: &str, node: u32) -> TopologyFunction {
+    TopologyFunction {
+        address: address.to_owned(),
+        vendor: Some(vendor.to_owned()),
+        class: Some(class.to_owned()),
+        driver: Some("vfio-pci".to_owned()),
+        iommu_group: u32::from_str_radix(&address[5..7], 16).ok(),
+        numa_node: Some(node),
+        path: vec![format!("pci0000:{node:02x}")],
+        holders: Some(Vec::new()),
+        ..TopologyFunction::default()
+    }
+}
+
+/// Eight GPUs on a board with switches, at two nodes.
+fn board() -> HostTopology {
+    let mut host = HostTopology::default();
+    for number in 0..8u32 {
+        let address = format!("0000:{:02x}:00.0", 0x10 + number);
+        let module_id = [2, 4, 3, 1, 7, 5, 8, 6][number as usize];
+        host.gpu_modules.push(GpuModule { address: address.clone(), module_id, serial: None });
+        host.functions.push(function(&address, "10de", "030200", number / 4));
+    }
+    host.functions.push(function("0000:e1:00.0", "10de", "068000", 0));
+    for id in 0..2 {
+        host.numa_nodes.push(NumaResources {
+            id,
+            cores: (0..56).map(|core| vec![id * 56 + core, 112 + id * 56 + core]).collect(),
+            package: Some(id),
+            distances: if id == 0 { vec![10, 21] } else { vec![21, 10] },
+            gigabyte_pages: Some(256),
+        });
+    }
+    host
+}
+
+#[test]
+fn partitions_follow_module_ids_and_not_addresses() {
+    let map = slot_map("j22u15", &board(), &SlotPolicy::default());
+    let sizes: Vec<usize> = map.partitions.iter().map(Vec::len).collect();
+    assert_eq!(sizes, [8, 4, 4, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1]);
+    // Modules 1 and 3 are the GPUs 3 and 2, modules 2 and 4 the GPUs 0 and 1.
+    assert_eq!(map.partitions[3..7], [[0, 1], [2, 3], [4, 5], [6, 7]]);
+    let mut other = board();
+    for (module, id) in other.gpu_modules.iter_mut().zip(1..) {
+        module.module_id = id;
+    }
+    let map = slot_map("j22u15", &other, &SlotPolicy::default());
+    assert_eq!(map.partitions[3..7], [[0, 2], [1, 3], [4, 6], [5, 7]]);
+}
+
+#[test]
+fn without_module_ids_there_are_no_partitions_of_a_board() {
+    let mut host = board();
+    host.gpu_modules.pop();
+    let map = slot_map("j22u15", &host, &SlotPolicy::default());
+    assert_eq!(map.partitions, Vec::<Vec<u32>>::new());
+    assert_eq!(map.host_blockers[0].code, "module_ids_unknown");
+    assert!(!map.host_blockers[0].overridable);
+    // GPUs that no switch joins need no module ids.
+    host.functions.pop();
+    host.gpu_modules.clear();
+    let map = slot_map("j22u15", &host, &SlotPolicy::default());
+    assert_eq!((map.partitions.len(), map.host_blockers.len()), (8, 0));
+    assert!(map.slots.iter().all(|slot| slot.gpu.module_id.is_none()));
+}
+
+#[test]
+fn each_slot_has_whole_cores_of_its_own_node() {
+    let map = slot_map("j22u15", &board(), &SlotPolicy::default());
+    assert_eq!(map.slots[0].cpus, "1-12,113-124");
+    assert_eq!(map.slots[3].cpus, "37-48,149-160");
+    assert_eq!(map.slots[4].cpus, "57-68,169-180");
+    assert!(map.slots.iter().all(|slot| slot.hugepages == 64));
+    let nodes: Vec<_> = map.slots.iter().map(|slot| slot.numa_node).collect();
+    assert_eq!(nodes[..4], [Some(0); 4]);
+    assert_eq!(nodes[4..], [Some(1); 4]);
+    // A policy may ask for more than there is.
+    let policy = SlotPolicy { vcpus_per_gpu: 32, ..SlotPolicy::default() };
+    let map = slot_map("j22u15", &board(), &policy);
+    let short: Vec<u32> = map
+        .slots
+        .iter()
+        .filter(|slot| slot.blockers.iter().any(|blocker| blocker.code == "cpus_short"))
+        .map(|slot| slot.index)
+        .collect();
+    assert_eq!(short, [3, 7]);
+}
+
+#[test]
+fn a_subnet_ends_before_its_broadcast_address() {
+    let subnet = |prefix_length, first_host| SliceSubnet {
+        network: Ipv4Addr::new(10, 100, 0, 0),
+        prefix_length,
+        first_host,
+    };
+    assert_eq!(subnet(24, 10).address(0), Some(Ipv4Addr::new(10, 100, 0, 10)));
+    assert_eq!(subnet(24, 10).address(244), Some(Ipv4Addr::new(10, 100, 0, 254)));
+    assert_eq!(subnet(24, 10).address(245), None);
+    assert_eq!(subnet(28, 10).address(4), Some(Ipv4Addr::new(10, 100, 0, 14)));
+    assert_eq!(subnet(28, 10).address(5), None);
+    assert_eq!(subnet(0, 0).address(0), None);
+    assert_eq!(subnet(40, 1).address(0), None);
+    let policy = SlotPolicy { subnet: subnet(28, 10), ..SlotPolicy::default() };
+    let map = slot_map("j22u15", &board(), &policy);
+    assert!(map.slots[5].blockers.iter().any(|blocker| blocker.code == "subnet_full"));
+    assert!(map.slots[4].blockers.iter().all(|blocker| blocker.code != "subnet_full"));
+}
+
+#[test]
+fn the_digest_pins_what_a_slot_is_and_not_how_it_stands() {
+    let host = board();
+    let map = slot_map("j22u15", &host, &SlotPolicy::default());
+    assert_eq!(map.digest.len(), 64);
+    let mut held = host.clone();
+    held.functions[0].holders = None;
+    let blocked = slot_map("j22u15", &held, &SlotPolicy::default());
+    assert_eq!(blocked.digest, map.digest);
+    assert_ne!(blocked.slots[0].blockers, map.slots[0].blockers);
+    let mut replaced = host.clone();
+    replaced.gpu_modules[0].serial = Some("1652224000001".to_owned());
+    assert_ne!(slot_map("j22u15", &replaced, &SlotPolicy::default()).digest, map.digest);
+    assert_ne!(slot_map("j22u11", &host, &SlotPolicy::default()).digest, map.digest);
+}
+
+#[test]
+fn guests_of_two_nodes_have_other_addresses() {
+    let mac = |node: &str| slot_map(node, &board(), &SlotPolicy::default()).slots[7].mac.clone();
+    assert!(mac("j22u15").starts_with("02:") && mac("j22u15").ends_with(":07"));
+    assert_ne!(mac("j22u15"), mac("j22u11"));
+}

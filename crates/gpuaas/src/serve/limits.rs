@@ -1,0 +1,107 @@
+//! What the listeners allow, within what the process may open.
+
+use gpuaas_types::limits::{Limit, LimitSetting, ListenerKind, ListenerLimits};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Open files that are for the database, MAAS, artifacts and the process itself.
+const RESERVED_FILES: u64 = 128;
+
+/// What the listeners allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BothLimits {
+    pub(super) operators: ListenerLimits,
+    pub(super) nodes: ListenerLimits,
+}
+
+impl BothLimits {
+    /// The defaults, with `settings` in their place. Where there are no nodes but stand-ins, which
+    /// come from one address as the operators do, nothing is counted per caller.
+    pub(super) fn new(settings: &[LimitSetting], stand_ins: bool) -> Self {
+        let mut limits = Self {
+            operators: ListenerLimits::defaults(ListenerKind::Operators),
+            nodes: ListenerLimits::defaults(ListenerKind::Nodes),
+        };
+        if stand_ins {
+            limits.nodes = limits.nodes.for_one_address();
+            limits.operators = limits.nodes;
+        }
+        for setting in settings {
+            let listener = match setting.listener {
+                ListenerKind::Operators => &mut limits.operators,
+                ListenerKind::Nodes => &mut limits.nodes,
+            };
+            listener.set(setting.limit, setting.value);
+        }
+        limits
+    }
+
+    /// Shrinks the connections to what a process that may open `files` has room for: a third for
+    /// operators at most, the rest for nodes.
+    pub(super) fn within_open_files(self, files: u64) -> Self {
+        let free = files.saturating_sub(RESERVED_FILES).max(8);
+        let operators = within(self.operators, free / 3);
+        let nodes = within(self.nodes, free - free / 3);
+        if (operators, nodes) != (self.operators, self.nodes) {
+            tracing::warn!(
+                files,
+                operators = operators.get(Limit::Connections),
+                nodes = nodes.get(Limit::Connections),
+                "fewer connections than the limits say: the process may not open more files \
+                 (LimitNOFILE= of systemd, `ulimit -n`)"
+            );
+        }
+        Self { operators, nodes }
+    }
+}
+
+fn within(mut limits: ListenerLimits, sockets: u64) -> ListenerLimits {
+    let silent = limits.get(Limit::SilentConnections).min((sockets / 4).max(1));
+    limits.set(Limit::SilentConnections, silent);
+    let rest = sockets.saturating_sub(silent).max(1);
+    limits.set(Limit::Connections, limits.get(Limit::Connections).min(rest));
+    limits
+}
+
+/// Lets the process open as many files as it may, and answers how many those are. The soft limit is
+/// low for the sake of programs that use select(2) (systemd.exec(5)), which this one does not.
+pub(super) fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
+        Err(error) => {
+            tracing::debug!(%error, "the limit of open files stays as it is");
+            limit.current.unwrap_or(u64::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_fit_into_the_files_that_the_process_may_open() {
+        let limits = BothLimits::new(&["nodes.connections=7".parse().unwrap()], false);
+        assert_eq!(limits.within_open_files(u64::MAX), limits);
+        assert_eq!(limits.nodes.get(Limit::Connections), 7);
+        for files in [0, 200, 400, 1_024] {
+            let limits = BothLimits::new(&[], false).within_open_files(files);
+            let sockets = [limits.operators, limits.nodes].map(|limits| {
+                let (silent, used) =
+                    (limits.get(Limit::SilentConnections), limits.get(Limit::Connections));
+                assert!(silent > 0 && used > 0, "{files}: {silent} {used}");
+                silent + used
+            });
+            let free = files.saturating_sub(RESERVED_FILES).max(8);
+            assert!(sockets[0] + sockets[1] <= free, "{files}: {sockets:?}");
+        }
+    }
+
+    #[test]
+    fn stand_ins_are_many_callers_at_one_address() {
+        let limits = BothLimits::new(&[], true).operators;
+        assert_eq!(limits.get(Limit::ConnectionsPerAddress), u64::MAX);
+        assert_eq!(limits.get(Limit::RequestsPerSecond), u64::MAX);
+    }
+}

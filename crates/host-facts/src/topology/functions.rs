@@ -1,0 +1,175 @@
+//! PCI functions with what decides whether a guest may have them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use gpuaas_types::topology::{BarSize, DeviceHolder, FabricPort, TopologyFunction};
+
+use crate::isolation::is_function;
+use crate::parse;
+use crate::root::HostRoot;
+
+/// Beginnings of the classes that are listed: NVMe, network, display, PCI bridges, other bridges
+/// (NVSwitches), accelerators.
+const LISTED_CLASSES: [&str; 6] = ["0108", "02", "03", "0604", "0680", "12"];
+/// Base address registers of a function; the lines of `resource` after them are others.
+const BARS: usize = 6;
+/// `IORESOURCE_PREFETCH` (`include/linux/ioport.h`).
+const PREFETCH: u64 = 0x2000;
+
+impl HostRoot {
+    /// Functions that a slot may have, the bridges above them, and what shares a group with them, by
+    /// address. A server has hundreds of functions of its chipset, which are left out.
+    pub(super) fn topology_functions(
+        &self,
+        open_files: Option<&[DeviceHolder]>,
+    ) -> Vec<TopologyFunction> {
+        let all: Vec<TopologyFunction> = self
+            .names("sys/bus/pci/devices")
+            .into_iter()
+            .filter(|address| is_function(address))
+            .map(|address| self.function_identity(address))
+            .collect();
+        let listed = |function: &TopologyFunction| {
+            let class = function.class.as_deref().unwrap_or_default();
+            LISTED_CLASSES.iter().any(|begin| class.starts_with(begin))
+                || function.physical_function.is_some()
+                || function.driver.as_deref() == Some("vfio-pci")
+        };
+        let groups: BTreeSet<u32> =
+            all.iter().filter(|one| listed(one)).filter_map(|one| one.iommu_group).collect();
+        let indexes = self.virtual_indexes(&all);
+        let shares = |one: &TopologyFunction| one.iommu_group.is_some_and(|g| groups.contains(&g));
+        all.into_iter()
+            .filter(|function| listed(function) || shares(function))
+            .map(|function| self.function_details(function, &indexes, open_files))
+            .collect()
+    }
+
+    fn function_identity(&self, address: String) -> TopologyFunction {
+        let at = format!("sys/bus/pci/devices/{address}");
+        let hex = |name: &str| parse::hex_digits(&self.line(format!("{at}/{name}"))?);
+        TopologyFunction {
+            vendor: hex("vendor"),
+            device: hex("device"),
+            class: hex("class"),
+            driver: self.link_name(format!("{at}/driver")),
+            iommu_group: self
+                .link_name(format!("{at}/iommu_group"))
+                .and_then(|name| name.parse().ok()),
+            physical_function: self.link_name(format!("{at}/physfn")),
+            address,
+            ..TopologyFunction::default()
+        }
+    }
+
+    /// The number of each virtual function, from the links of its physical one.
+    fn virtual_indexes(&self, functions: &[TopologyFunction]) -> BTreeMap<String, u32> {
+        let physical: BTreeSet<&str> =
+            functions.iter().filter_map(|one| one.physical_function.as_deref()).collect();
+        let links = |pf: &str| {
+            let at = format!("sys/bus/pci/devices/{pf}");
+            let number = |name: String| {
+                let index = name.strip_prefix("virtfn")?.parse().ok()?;
+                Some((self.link_name(format!("{at}/{name}"))?, index))
+            };
+            self.names(&at).into_iter().filter_map(number).collect::<Vec<_>>()
+        };
+        physical.into_iter().flat_map(links).collect()
+    }
+
+    fn function_details(
+        &self,
+        function: TopologyFunction,
+        indexes: &BTreeMap<String, u32>,
+        open_files: Option<&[DeviceHolder]>,
+    ) -> TopologyFunction {
+        let address = function.address.as_str();
+        let at = format!("sys/bus/pci/devices/{address}");
+        let bridge = function.class.as_deref().is_some_and(|class| class.starts_with("0604"));
+        let virtual_index = indexes.get(address).copied();
+        let virtual_setting = |name: &str| {
+            let pf = function.physical_function.as_deref()?;
+            self.line(format!("sys/bus/pci/devices/{pf}/sriov/{}/{name}", virtual_index?))
+        };
+        let holders = open_files.map(|open| {
+            let paths = self.device_paths(address, function.iommu_group);
+            open.iter().filter(|one| paths.contains(&one.path)).cloned().collect()
+        });
+        TopologyFunction {
+            numa_node: self.number(format!("{at}/numa_node")),
+            path: self.bus_path(address),
+            acs: self.acs(address),
+            downstream_port: if bridge { self.is_downstream_port(address) } else { None },
+            virtual_index,
+            reset_methods: self
+                .text(format!("{at}/reset_method"))
+                .map(|text| text.split_whitespace().map(str::to_owned).collect()),
+            bars: self.text(format!("{at}/resource")).map(|text| bar_sizes(&text)),
+            holders,
+            port: self.fabric_port(address),
+            guid: virtual_setting("node"),
+            mac: virtual_setting("mac").or_else(|| self.ethernet_address(address)),
+            ..function
+        }
+    }
+
+    /// The root complex and the bridges above a function, from the top.
+    fn bus_path(&self, address: &str) -> Vec<String> {
+        let link = self.join(format!("sys/bus/pci/devices/{address}"));
+        let Ok(target) = fs::read_link(link) else { return Vec::new() };
+        target
+            .iter()
+            .filter_map(|part| part.to_str())
+            .filter(|part| (part.starts_with("pci") || is_function(part)) && *part != address)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn fabric_port(&self, address: &str) -> Option<FabricPort> {
+        let adapters = format!("sys/bus/pci/devices/{address}/infiniband");
+        let adapter = self.names(&adapters).into_iter().next()?;
+        let port = format!("{adapters}/{adapter}/ports/1");
+        // `4: ACTIVE`
+        let state = self.line(format!("{port}/state"))?;
+        let state = state.split_once(": ").map_or(state.as_str(), |(_, name)| name).to_owned();
+        Some(FabricPort { link_layer: self.line(format!("{port}/link_layer"))?, state })
+    }
+
+    /// Address of the network interface of a function; that of IP over InfiniBand is no MAC address.
+    fn ethernet_address(&self, address: &str) -> Option<String> {
+        let links = format!("sys/bus/pci/devices/{address}/net");
+        let link = self.names(&links).into_iter().next()?;
+        self.line(format!("{links}/{link}/address")).filter(|mac| mac.len() == 17)
+    }
+}
+
+/// Registers with a size in a file `resource`: first and last address, and flags, in hexadecimal.
+fn bar_sizes(text: &str) -> Vec<BarSize> {
+    let hex = |field: &str| u64::from_str_radix(field.strip_prefix("0x")?, 16).ok();
+    let bar = |(index, line): (usize, &str)| {
+        let fields: Vec<u64> = line.split_whitespace().map_while(hex).collect();
+        let [first, last, flags] = fields.as_slice() else { return None };
+        let size_bytes = last.checked_sub(*first)?.checked_add(1)?;
+        let index = u32::try_from(index).ok()?;
+        (*last > 0).then_some(BarSize { index, size_bytes, prefetchable: flags & PREFETCH != 0 })
+    };
+    text.lines().take(BARS).enumerate().filter_map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_have_the_sizes_of_their_ranges() {
+        let text = "0x00003c0000000000 0x00003c0003ffffff 0x000000000014220c\n\
+                    0x0000000000000000 0x0000000000000000 0x0000000000000000\n\
+                    0x00003a0000000000 0x00003a3fffffffff 0x000000000014220c\n\
+                    nonsense\n";
+        let bars = bar_sizes(text);
+        let sizes: Vec<_> = bars.iter().map(|bar| (bar.index, bar.size_bytes)).collect();
+        assert_eq!(sizes, [(0, 64 << 20), (2, 256 << 30)]);
+        assert!(bars.iter().all(|bar| bar.prefetchable));
+    }
+}

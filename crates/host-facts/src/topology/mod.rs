@@ -1,0 +1,39 @@
+//! The devices of a host that slices are made of, from sysfs and procfs.
+//!
+//! [`HostRoot::topology`] reads files alone and changes nothing. What a drive or a driver has to be
+//! queried for is parsed in [`queries`] from what the caller got. Unlike the facts of a host, a
+//! topology tells a list that is empty from one that could not be read: a slot may be made of a GPU
+//! that no process holds, and not of one of which nobody knows.
+
+mod disks;
+mod functions;
+mod holders;
+mod numa;
+pub mod queries;
+
+use gpuaas_types::topology::{GpuModule, HostTopology};
+
+use crate::root::HostRoot;
+
+/// File with what `nvidia-smi -q -x` printed while NVIDIA's driver had the GPUs.
+pub const GPU_MODULES_RECORD: &str = "/var/lib/gpuaas/slices/nvidia-smi.xml";
+
+impl HostRoot {
+    /// The devices of the host that slices are made of, as far as files tell.
+    #[must_use]
+    pub fn topology(&self) -> HostTopology {
+        let open_files = self.open_device_files();
+        HostTopology {
+            functions: self.topology_functions(open_files.as_deref()),
+            namespaces: self.nvme_namespaces(open_files.as_deref()),
+            numa_nodes: self.numa_resources(),
+            gpu_modules: self.recorded_gpu_modules(),
+        }
+    }
+
+    /// Module ids of GPUs as [`GPU_MODULES_RECORD`] has them; empty where there is no record.
+    #[must_use]
+    pub fn recorded_gpu_modules(&self) -> Vec<GpuModule> {
+        self.text(GPU_MODULES_RECORD).map(|text| queries::gpu_modules(&text)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,75 @@
+//! What drives and NVIDIA's driver answer: parsed here, asked by the caller.
+
+use gpuaas_types::topology::{EraseMethod, GpuModule};
+use serde_json::Value;
+
+use crate::gpu;
+
+/// Arguments of `nvidia-smi` for [`gpu_modules`].
+pub const GPU_MODULES_QUERY: [&str; 2] = ["-q", "-x"];
+/// Arguments of `nvme` (nvme-cli) for [`erase_methods`], before the path of the drive.
+pub const ERASE_METHODS_QUERY: [&str; 2] = ["id-ctrl", "--output-format=json"];
+
+/// Module ids of GPUs in what `nvidia-smi -q -x` prints. A GPU without one (`N/A`) is left out.
+///
+/// ```
+/// let printed = "<gpu id=\"00000000:19:00.0\">\n <serial>165</serial>\n\
+///                <gpu_module_id>2</gpu_module_id>\n</gpu>";
+/// let [gpu] = &host_facts::topology::queries::gpu_modules(printed)[..] else { panic!() };
+/// assert_eq!((gpu.address.as_str(), gpu.module_id), ("0000:19:00.0", 2));
+/// ```
+#[must_use]
+pub fn gpu_modules(printed: &str) -> Vec<GpuModule> {
+    let mut modules = Vec::new();
+    let (mut address, mut serial) = (None, None);
+    for line in printed.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("<gpu id=\"") {
+            address = rest.split('"').next().and_then(gpu::address);
+            serial = None;
+        } else if let Some(text) = element(line, "serial") {
+            serial = gpu::field_value(text);
+        } else if let Some(text) = element(line, "gpu_module_id")
+            && let (Some(address), Ok(module_id)) = (address.take(), text.parse())
+        {
+            modules.push(GpuModule { address, module_id, serial: serial.take() });
+        }
+    }
+    modules.sort();
+    modules
+}
+
+/// Text of an element that stands on one line.
+fn element<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let rest = line.strip_prefix('<')?.strip_prefix(name)?.strip_prefix('>')?;
+    rest.split_once("</").map(|(text, _)| text)
+}
+
+/// Ways to erase itself that a drive's controller has, from what `nvme id-ctrl` prints as JSON;
+/// `None` where that is no such answer.
+///
+/// NVM Express Base Specification 2.0, figure 275: bits 0 to 2 of `sanicap` are crypto erase, block
+/// erase and overwrite; bit 1 of `oacs` is Format NVM.
+///
+/// ```
+/// use gpuaas_types::topology::EraseMethod;
+/// use host_facts::topology::queries::erase_methods;
+/// let methods = erase_methods(r#"{"oacs": 94, "sanicap": 3}"#);
+/// assert_eq!(
+///     methods,
+///     Some(vec![EraseMethod::SanitizeCrypto, EraseMethod::SanitizeBlock, EraseMethod::Format])
+/// );
+/// assert_eq!(erase_methods("no such device"), None);
+/// ```
+#[must_use]
+pub fn erase_methods(printed: &str) -> Option<Vec<EraseMethod>> {
+    let answer: Value = serde_json::from_str(printed).ok()?;
+    let bits = |name: &str| answer.get(name).and_then(Value::as_u64);
+    let (sanitize, commands) = (bits("sanicap")?, bits("oacs")?);
+    let offered = [
+        (sanitize & 1, EraseMethod::SanitizeCrypto),
+        (sanitize & 2, EraseMethod::SanitizeBlock),
+        (sanitize & 4, EraseMethod::SanitizeOverwrite),
+        (commands & 2, EraseMethod::Format),
+    ];
+    Some(offered.into_iter().filter(|(bit, _)| *bit != 0).map(|(_, method)| method).collect())
+}
