@@ -59,6 +59,15 @@ async fn state(harness: &Harness, store: &Store) -> ControlState {
     store.site_control(harness.site_id).await.unwrap().state
 }
 
+/// An operator's word, said again where the watcher looked at the mark at the same moment.
+async fn take(harness: &Harness, store: &Store) {
+    let region = client(harness, store).await;
+    let site = (harness.site_id, "");
+    let taken =
+        async || take_control(store, &region, &RandomIds, site, harness.now()).await.unwrap();
+    harness.until(taken).await;
+}
+
 /// Waits until the run waits with this code.
 async fn until_waits(harness: &Harness, store: &Store, run: RunId, code: &str) {
     let waits = async || store.run(run).await.unwrap().wait.is_some_and(|wait| wait.code == code);
@@ -100,16 +109,16 @@ async fn a_copied_control_plane_changes_nothing_until_it_is_told_to() {
     assert_eq!(told.code, "site_controlled_elsewhere");
     assert_eq!(harness.store.site(harness.site_id).await.unwrap().status.control, None);
 
-    let (now, site) = (harness.now(), (harness.site_id, ""));
-    let region = client(&harness, &copied).await;
-    assert!(take_control(&copied, &region, &RandomIds, site, now).await.unwrap());
+    take(&harness, &copied).await;
     until_in(&harness, &copied, held, Step::BootstrapFetch).await;
+    let yielded = async || state(&harness, &harness.store).await == ControlState::Yielded;
+    harness.until(yielded).await;
     let waits = harness.onboard(&harness.hosts[3]).await.run_id;
     until_waits(&harness, &harness.store, waits, "site_controlled_elsewhere").await;
     assert_eq!(harness.store.attempts(waits).await.unwrap(), []);
     assert_eq!(state(&harness, &copied).await, ControlState::Held);
 
-    assert!(take_control(&harness.store, &region, &RandomIds, site, now).await.unwrap());
+    take(&harness, &harness.store).await;
     assert_eq!(harness.rest(waits).await.status, RunStatus::Succeeded);
     original.stop().await;
     copy.stop().await;

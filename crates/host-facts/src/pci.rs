@@ -32,23 +32,25 @@ pub struct PciFunction {
 
 impl HostRoot {
     pub(crate) fn pci(&self) -> Vec<PciFunction> {
-        let function = |address: String| {
-            let at = format!("sys/bus/pci/devices/{address}");
-            let hex = |name: &str| parse::hex_digits(&self.line(format!("{at}/{name}"))?);
-            PciFunction {
-                vendor: hex("vendor"),
-                device: hex("device"),
-                class: hex("class"),
-                driver: self.link_name(format!("{at}/driver")),
-                iommu_group: self
-                    .link_name(format!("{at}/iommu_group"))
-                    .and_then(|name| name.parse().ok()),
-                numa_node: self.number(format!("{at}/numa_node")),
-                virtual_functions: self.number(format!("{at}/sriov_numvfs")),
-                physical_function: self.link_name(format!("{at}/physfn")),
-                address,
-            }
-        };
-        self.names("sys/bus/pci/devices").into_iter().map(function).collect()
+        let addresses = self.names("sys/bus/pci/devices").into_iter();
+        addresses.map(|address| self.pci_function(address)).collect()
+    }
+
+    pub(crate) fn pci_function(&self, address: String) -> PciFunction {
+        let at = format!("sys/bus/pci/devices/{address}");
+        let hex = |name: &str| parse::hex_digits(&self.line(format!("{at}/{name}"))?);
+        PciFunction {
+            vendor: hex("vendor"),
+            device: hex("device"),
+            class: hex("class"),
+            driver: self.link_name(format!("{at}/driver")),
+            iommu_group: self
+                .link_name(format!("{at}/iommu_group"))
+                .and_then(|name| name.parse().ok()),
+            numa_node: self.number(format!("{at}/numa_node")),
+            virtual_functions: self.number(format!("{at}/sriov_numvfs")),
+            physical_function: self.link_name(format!("{at}/physfn")),
+            address,
+        }
     }
 }

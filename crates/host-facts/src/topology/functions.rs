@@ -6,7 +6,6 @@ use std::fs;
 use gpuaas_types::topology::{BarSize, DeviceHolder, FabricPort, TopologyFunction};
 
 use crate::isolation::is_function;
-use crate::parse;
 use crate::root::HostRoot;
 
 /// Beginnings of the classes that are listed: NVMe, network, display, PCI bridges, other bridges
@@ -47,18 +46,16 @@ impl HostRoot {
     }
 
     fn function_identity(&self, address: String) -> TopologyFunction {
-        let at = format!("sys/bus/pci/devices/{address}");
-        let hex = |name: &str| parse::hex_digits(&self.line(format!("{at}/{name}"))?);
+        let function = self.pci_function(address);
         TopologyFunction {
-            vendor: hex("vendor"),
-            device: hex("device"),
-            class: hex("class"),
-            driver: self.link_name(format!("{at}/driver")),
-            iommu_group: self
-                .link_name(format!("{at}/iommu_group"))
-                .and_then(|name| name.parse().ok()),
-            physical_function: self.link_name(format!("{at}/physfn")),
-            address,
+            address: function.address,
+            vendor: function.vendor,
+            device: function.device,
+            class: function.class,
+            driver: function.driver,
+            iommu_group: function.iommu_group,
+            numa_node: function.numa_node,
+            physical_function: function.physical_function,
             ..TopologyFunction::default()
         }
     }
@@ -97,7 +94,6 @@ impl HostRoot {
             open.iter().filter(|one| paths.contains(&one.path)).cloned().collect()
         });
         TopologyFunction {
-            numa_node: self.number(format!("{at}/numa_node")),
             path: self.bus_path(address),
             acs: self.acs(address),
             downstream_port: if bridge { self.is_downstream_port(address) } else { None },
