@@ -142,13 +142,11 @@ mod tests {
     };
     use gpuaas_types::agent::TaskSpec;
     use gpuaas_types::spec::{ProfileSpec, SiteSpec};
-    use gpuaas_types::{ProfileId, RandomIds, RunId, RunKind, SiteId, Step, TaskId, Timestamp};
+    use gpuaas_types::{ProfileId, RandomIds, RunId, SiteId, TaskId, Timestamp};
 
     const NOW: Timestamp = Timestamp::from_micros(1_795_176_000_000_000);
 
     fn onboarding() -> (NewOnboarding, SiteSpec) {
-        let site: SiteSpec =
-            serde_json::from_str(r#"{"name":"lab","url":"http://127.0.0.1:1/MAAS"}"#).unwrap();
         let node = NewNode {
             id: NodeId::new(&RandomIds, NOW),
             site_id: SiteId::new(&RandomIds, NOW),
@@ -157,24 +155,8 @@ mod tests {
             hardware: Default::default(),
             bmc_password: None,
         };
-        let run = NewRun {
-            id: RunId::new(&RandomIds, NOW),
-            kind: RunKind::Onboard,
-            step: Step::Accept,
-            profile_revision: 1,
-            cause: String::new(),
-        };
-        (
-            NewOnboarding {
-                node,
-                run,
-                timeline: Vec::new(),
-                reports: Vec::new(),
-                audit: None,
-                idempotency: None,
-            },
-            site,
-        )
+        let run = NewRun::onboard(RunId::new(&RandomIds, NOW), 1, String::new());
+        (NewOnboarding::new(node, run), SiteSpec::new("lab", "http://127.0.0.1:1/MAAS"))
     }
 
     /// Two control planes on one database: one issues, the agent waits at the other.

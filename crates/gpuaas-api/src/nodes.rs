@@ -11,7 +11,7 @@ use gpuaas_types::api::{List, NodeView, OnboardAccepted, Source, TimelineEvent};
 use gpuaas_types::audit::TimelineLine;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
-use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunKind, RunStatus, Step};
+use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunStatus, Step};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -108,27 +108,16 @@ async fn plan(
         subject: node_id.to_string(),
         detail,
     };
-    Ok(NewOnboarding {
-        node: NewNode {
-            id: node_id,
-            site_id: site.id,
-            profile_id: profile.id,
-            hostname,
-            hardware,
-            bmc_password: request.bmc_password.map(SecretString::from),
-        },
-        run: NewRun {
-            id: run_id,
-            kind: RunKind::Onboard,
-            step: Step::Accept,
-            profile_revision: profile.revision,
-            cause: text,
-        },
-        timeline,
-        reports,
-        audit: Some(audit),
-        idempotency: key,
-    })
+    let node = NewNode {
+        id: node_id,
+        site_id: site.id,
+        profile_id: profile.id,
+        hostname,
+        hardware,
+        bmc_password: request.bmc_password.map(SecretString::from),
+    };
+    let run = NewRun::onboard(run_id, profile.revision, text);
+    Ok(NewOnboarding { node, run, timeline, reports, audit: Some(audit), idempotency: key })
 }
 
 /// Names the node that is in the way, its state and its run.

@@ -80,10 +80,6 @@ mod tests {
 
     const BEGIN: Timestamp = Timestamp::from_micros(1_795_176_000_000_000);
 
-    fn site() -> SiteSpec {
-        serde_json::from_str(r#"{"name":"lab","url":"http://127.0.0.1:1/MAAS"}"#).unwrap()
-    }
-
     /// A run that took a hundred seconds for its first step.
     async fn finished(store: &Store, class: RunClass, number: usize) {
         let node = NewNode {
@@ -94,22 +90,8 @@ mod tests {
             hardware: Default::default(),
             bmc_password: None,
         };
-        let run = NewRun {
-            id: RunId::new(&RandomIds, BEGIN),
-            kind: class.kind,
-            step: Step::Accept,
-            profile_revision: 1,
-            cause: String::new(),
-        };
-        let asked = NewOnboarding {
-            node,
-            run,
-            timeline: Vec::new(),
-            reports: Vec::new(),
-            audit: None,
-            idempotency: None,
-        };
-        store.onboard(BEGIN, asked).await.unwrap();
+        let run = NewRun::onboard(RunId::new(&RandomIds, BEGIN), 1, String::new());
+        store.onboard(BEGIN, NewOnboarding::new(node, run)).await.unwrap();
         let claimed = store.claim(BEGIN, BEGIN.plus_seconds(9.0), 1).await.unwrap().remove(0);
         let mut write = RunWrite::new(claimed.run).releasing();
         let at = BEGIN.plus_seconds(100.0);
@@ -129,7 +111,8 @@ mod tests {
             kind: RunKind::Onboard,
         };
         let key = SecretString::from("a:b:c".to_owned());
-        store.create_site(BEGIN, class.site_id, site(), Default::default(), &key).await.unwrap();
+        let site = SiteSpec::new("lab", "http://127.0.0.1:1/MAAS");
+        store.create_site(BEGIN, class.site_id, site, Default::default(), &key).await.unwrap();
         let profile = ProfileSpec::default();
         store.create_profile(BEGIN, class.profile_id, "p", &profile, &[]).await.unwrap();
         let image = gpuaas_core::policy::normalise_distro_series(&profile.distro_series);

@@ -228,19 +228,6 @@ fn request(
         hardware,
         bmc_password: Some(SecretString::from("secret".to_owned())),
     };
-    let run = NewRun {
-        id: RunId::new(ids, now),
-        kind: RunKind::Onboard,
-        step: Step::Accept,
-        profile_revision: 1,
-        cause: "onboarding asked for".to_owned(),
-    };
-    NewOnboarding {
-        node,
-        run,
-        timeline: Vec::new(),
-        reports: Vec::new(),
-        audit: None,
-        idempotency: None,
-    }
+    let run = NewRun::onboard(RunId::new(ids, now), 1, "onboarding asked for".to_owned());
+    NewOnboarding::new(node, run)
 }

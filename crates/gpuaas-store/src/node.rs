@@ -41,6 +41,21 @@ pub struct NewOnboarding {
     pub idempotency: Option<IdempotencyKey>,
 }
 
+impl NewOnboarding {
+    /// One that leaves nothing on the timeline or in the audit, and tells the run nothing.
+    #[must_use]
+    pub const fn new(node: NewNode, run: NewRun) -> Self {
+        Self {
+            node,
+            run,
+            timeline: Vec::new(),
+            reports: Vec::new(),
+            audit: None,
+            idempotency: None,
+        }
+    }
+}
+
 /// A run to make on a node that exists.
 #[derive(Debug, Clone)]
 pub struct NewRunOfNode {

@@ -341,15 +341,8 @@ impl Harness {
             hardware,
             bmc_password: None,
         };
-        let run = NewRun {
-            id: RunId::new(&RandomIds, self.clock.now()),
-            kind: RunKind::Onboard,
-            step: Step::Accept,
-            profile_revision: 1,
-            cause: "onboarding asked for".to_owned(),
-        };
-        let (timeline, reports, audit, idempotency) = (Vec::new(), Vec::new(), None, None);
-        NewOnboarding { node, run, timeline, reports, audit, idempotency }
+        let (run_id, cause) = (RunId::new(&RandomIds, self.clock.now()), "onboarding asked for");
+        NewOnboarding::new(node, NewRun::onboard(run_id, 1, cause.to_owned()))
     }
 
     /// Brings the host to active.

@@ -25,6 +25,14 @@ pub struct NewRun {
     pub cause: String,
 }
 
+impl NewRun {
+    /// The first run of a node.
+    #[must_use]
+    pub const fn onboard(id: RunId, profile_revision: i64, cause: String) -> Self {
+        Self { id, kind: RunKind::Onboard, step: Step::Accept, profile_revision, cause }
+    }
+}
+
 /// The boundary at which a step of a run begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition {

@@ -11,7 +11,7 @@ use gpuaas_store::{
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::ids::uuid_v7;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
-use gpuaas_types::{NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp, TokenId};
+use gpuaas_types::{NodeId, ProfileId, RunId, SiteId, Step, Timestamp, TokenId};
 use uuid::Uuid;
 
 /// The moment at which every test begins.
@@ -108,26 +108,23 @@ impl Fixture {
     }
 
     pub(crate) fn onboarding(&self, hostname: &str) -> NewOnboarding {
-        NewOnboarding {
-            node: NewNode {
-                id: NodeId(id()),
-                site_id: self.site_id,
-                profile_id: self.profile_id,
-                hostname: hostname.to_owned(),
-                hardware: NodeHardware {
-                    bmc_address: Some(format!("bmc-{hostname}")),
-                    bmc_user: Some("root".to_owned()),
-                    power_type: "ipmi".to_owned(),
-                    mac_addresses: vec![mac_of(hostname)],
-                    architecture: "amd64/generic".to_owned(),
-                },
-                bmc_password: Some(SecretString::from(BMC_PASSWORD.to_owned())),
+        let node = NewNode {
+            id: NodeId(id()),
+            site_id: self.site_id,
+            profile_id: self.profile_id,
+            hostname: hostname.to_owned(),
+            hardware: NodeHardware {
+                bmc_address: Some(format!("bmc-{hostname}")),
+                bmc_user: Some("root".to_owned()),
+                power_type: "ipmi".to_owned(),
+                mac_addresses: vec![mac_of(hostname)],
+                architecture: "amd64/generic".to_owned(),
             },
-            run: new_run(),
+            bmc_password: Some(SecretString::from(BMC_PASSWORD.to_owned())),
+        };
+        NewOnboarding {
             timeline: vec![event(None, "accepted")],
-            reports: Vec::new(),
-            audit: None,
-            idempotency: None,
+            ..NewOnboarding::new(node, new_run())
         }
     }
 
@@ -208,13 +205,7 @@ pub(crate) fn heartbeat(node_id: NodeId, run_id: RunId) -> ReceivedHeartbeat {
 }
 
 pub(crate) fn new_run() -> NewRun {
-    NewRun {
-        id: RunId(id()),
-        kind: RunKind::Onboard,
-        step: Step::Accept,
-        profile_revision: 1,
-        cause: "an operator asked".to_owned(),
-    }
+    NewRun::onboard(RunId(id()), 1, "an operator asked".to_owned())
 }
 
 pub(crate) fn event(run_id: Option<RunId>, code: &str) -> TimelineEvent {

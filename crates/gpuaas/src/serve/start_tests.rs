@@ -46,8 +46,7 @@ async fn nodes_are_told_an_address_that_they_can_reach() {
     assert!(!dir.path().join("data").exists(), "nothing was written");
 
     let handle = started(listen(Some("https://127.0.0.1:8443"))).await;
-    let mut spec: SiteSpec =
-        serde_json::from_str(r#"{"name":"lab","url":"http://127.0.0.1:5240/MAAS"}"#).unwrap();
+    let mut spec = SiteSpec::new("lab", "http://127.0.0.1:5240/MAAS");
     let (now, key) = (handle.engine.clock().now(), SecretString::from("a:b:c".to_owned()));
     let add = |spec: SiteSpec| {
         let id = SiteId(uuid::Uuid::new_v4());
