@@ -6,7 +6,7 @@ use std::time::Duration;
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
 use gpuaas_engine::site::Sites;
-use gpuaas_engine::{Clock, Connect, RealClock, Supervisor};
+use gpuaas_engine::{Clock, Connect, Engine, RealClock, Supervisor};
 use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
 use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
@@ -18,6 +18,7 @@ use crate::health::HealthCheck;
 use crate::long_poll::TaskSignals;
 use crate::rate_limit::RateLimits;
 use crate::rejection_audit::RejectionAudit;
+use crate::request_metrics::RequestMetrics;
 
 /// Longest task poll, in seconds.
 pub const MAX_POLL_SECONDS: u32 = 30;
@@ -118,6 +119,8 @@ pub struct ApiState {
     pub nodes: NodeAccess,
     /// Watches the loops of this process; a loop that ended makes the health check fail.
     pub supervisor: Supervisor,
+    /// The engine of this process, for metrics; none: there is none here.
+    pub engine: Option<Arc<Engine>>,
     /// Settings of the API.
     pub settings: ApiSettings,
 }
@@ -130,6 +133,7 @@ struct Inner {
     telemetry_permits: Semaphore,
     health: HealthCheck,
     sites: Sites,
+    request_metrics: RequestMetrics,
 }
 
 /// The state of the API behind one shared pointer, as axum hands it to every handler.
@@ -162,6 +166,7 @@ impl Ctx {
             telemetry_permits,
             health,
             sites,
+            request_metrics: RequestMetrics::default(),
         }))
     }
 
@@ -171,6 +176,14 @@ impl Ctx {
     /// See [`HealthCheck::check`].
     pub(crate) async fn check_health(&self) -> Result<(), Problem> {
         self.0.health.check(&self.supervisor, &self.store, self.clock.as_ref()).await
+    }
+
+    /// Checks that the loops run.
+    ///
+    /// # Errors
+    /// `loop_ended`.
+    pub(crate) fn check_loops(&self) -> Result<(), Problem> {
+        HealthCheck::check_loops(&self.supervisor)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -186,6 +199,11 @@ impl Ctx {
     /// Regions, for what an operator asks before anything is begun.
     pub(crate) fn sites(&self) -> &Sites {
         &self.0.sites
+    }
+
+    /// Requests that were answered.
+    pub(crate) fn request_metrics(&self) -> &RequestMetrics {
+        &self.0.request_metrics
     }
 
     pub(crate) fn task_signals(&self) -> &Arc<TaskSignals> {

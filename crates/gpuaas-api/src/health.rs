@@ -24,6 +24,17 @@ const GOOD_SECONDS: f64 = 1.0;
 pub(crate) struct HealthCheck(Mutex<Option<(Timestamp, Result<(), Problem>)>>);
 
 impl HealthCheck {
+    /// Checks that the loops run.
+    ///
+    /// # Errors
+    /// `loop_ended`.
+    pub(crate) fn check_loops(supervisor: &Supervisor) -> Result<(), Problem> {
+        match supervisor.ended_loop() {
+            Some(ended) => Err(problem(ProblemCode::LoopEnded).with_detail(ended.to_string())),
+            None => Ok(()),
+        }
+    }
+
     /// Checks the loops now, and the database at most once a second.
     ///
     /// # Errors
@@ -34,9 +45,7 @@ impl HealthCheck {
         store: &Store,
         clock: &dyn Clock,
     ) -> Result<(), Problem> {
-        if let Some(ended) = supervisor.ended_loop() {
-            return Err(problem(ProblemCode::LoopEnded).with_detail(ended.to_string()));
-        }
+        Self::check_loops(supervisor)?;
         let mut latest = self.0.lock().await;
         let now = clock.now();
         if let Some((at, result)) = &*latest

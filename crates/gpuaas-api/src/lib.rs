@@ -8,7 +8,8 @@
 //! # Who may do what
 //! | path | credential |
 //! |---|---|
-//! | `/api/v1/health`, `/api/v1/version` | none |
+//! | `/healthz`, `/readyz`, `/api/v1/health`, `/api/v1/version` | none |
+//! | `/metrics` | a token whose role lets it look everywhere |
 //! | `/api/v1/...` | a token whose role allows it: `gpuaas_types::access` |
 //! | `/bootstrap/v1/...`, `/agent/v1/...` | see `gpuaas_types::agent` |
 //!
@@ -41,6 +42,7 @@ mod history;
 mod id_prefix;
 mod idempotency;
 mod long_poll;
+mod metrics;
 mod node_change;
 mod node_facts;
 mod node_view;
@@ -55,6 +57,7 @@ mod rate_limit;
 mod rejection_audit;
 mod rejections;
 mod removal;
+mod request_metrics;
 mod roce;
 mod routes;
 mod runs;

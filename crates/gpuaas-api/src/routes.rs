@@ -14,8 +14,8 @@ use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, audit, batches, bootstrap, bundles, certificates, control, drift, enrollment,
-    explain, guard, node_change, nodes, offboarding, onboard_plan, profiles, rejections, removal,
-    roce, runs, secrets, sites, stuck, task_keys, tasks, telemetry, tokens,
+    explain, guard, metrics, node_change, nodes, offboarding, onboard_plan, profiles, rejections,
+    removal, roce, runs, secrets, sites, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
@@ -48,6 +48,7 @@ pub fn routers(state: ApiState) -> Routers {
             .fallback(not_found)
             .method_not_allowed_fallback(method_not_allowed)
             .layer(middleware::from_fn_with_state(ctx.clone(), rejections::audit))
+            .layer(middleware::from_fn_with_state(ctx.clone(), metrics::count))
             .with_state(ctx.clone())
     };
     if matches!(ctx.nodes, NodeAccess::Certificates(_)) {
@@ -58,10 +59,14 @@ pub fn routers(state: ApiState) -> Routers {
 }
 
 fn admin(ctx: &Ctx) -> Router<Ctx> {
-    let open =
-        Router::new().route("/api/v1/health", get(health)).route("/api/v1/version", get(version));
+    let open = Router::new()
+        .route("/healthz", get(live))
+        .route("/readyz", get(health))
+        .route("/api/v1/health", get(health))
+        .route("/api/v1/version", get(version));
     let publish = post(bundles::publish).layer(DefaultBodyLimit::max(MAX_BUNDLE_BODY_BYTES));
     Router::new()
+        .route("/metrics", get(metrics::show))
         .route("/api/v1/access", get(access::show))
         .route("/api/v1/tokens", post(tokens::create).get(tokens::list))
         .route("/api/v1/tokens/{token}/revoke", post(tokens::revoke))
@@ -156,6 +161,12 @@ fn node_side() -> Router<Ctx> {
 
 async fn alive() -> Json<Health> {
     Json(Health { status: "ok".to_owned() })
+}
+
+/// Whether this process lives: whoever restarts it need not know of its database.
+async fn live(State(ctx): State<Ctx>) -> ApiResult<Json<Health>> {
+    ctx.check_loops()?;
+    Ok(alive().await)
 }
 
 async fn health(State(ctx): State<Ctx>) -> ApiResult<Json<Health>> {

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::failpoint::Failpoints;
 use crate::shared::{EngineParts, Shared};
-use crate::site::Connect;
+use crate::site::{Connect, SiteUsage};
 use crate::supervisor::Supervisor;
 use crate::{agent_watch, batches, sweep, watcher, worker};
 
@@ -168,6 +168,11 @@ impl Engine {
     #[must_use]
     pub fn artifacts(&self) -> &Arc<ArtifactStore> {
         &self.artifacts
+    }
+
+    /// What the engine has asked of each site that it is connected to.
+    pub async fn site_usage(&self) -> Vec<SiteUsage> {
+        self.shared.sites.usage().await
     }
 
     /// Forgets a site's connection after its row has changed.

@@ -5,7 +5,7 @@
 //! 12 s for a list of 500 machines (docs/maas.md#costs). What is the same for all runs of a site
 //! (images, BMC addresses, settings) is therefore asked once and shared for a while.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,8 +15,8 @@ use gpuaas_types::api::SiteResource;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
 use maas_client::{
-    ApiKey, AuthCause, BootResource, Client, Config, Error as MaasError, EventLevel, EventQuery,
-    RefusalKind, UnknownCause,
+    ApiKey, AuthCause, BootResource, CallStats, Client, Config, Error as MaasError, EventLevel,
+    EventQuery, RefusalKind, UnknownCause,
 };
 use tokio::sync::{Mutex, Semaphore, watch};
 
@@ -385,6 +385,17 @@ pub(crate) fn is_newer(asked_at: Timestamp, word_at: Option<Timestamp>) -> bool 
     word_at.is_none_or(|word_at| asked_at > word_at)
 }
 
+/// What a process has asked of a site since it connected to it.
+#[derive(Debug, Clone)]
+pub struct SiteUsage {
+    /// Name of the site.
+    pub name: String,
+    /// Whether calls are sent: the circuit is closed.
+    pub reachable: bool,
+    /// Calls by operation of MAAS.
+    pub calls: BTreeMap<&'static str, CallStats>,
+}
+
 /// All connected sites.
 pub struct Sites {
     store: Store,
@@ -516,6 +527,25 @@ impl Sites {
     /// Machines of the site may be changed until `until`; then that is asked again.
     pub(crate) async fn set_changeable_until(&self, id: SiteId, until: Timestamp) {
         self.slot(id).await.changeable_until.store(until.as_micros(), Ordering::SeqCst);
+    }
+
+    /// What this process has asked of each site that it is connected to.
+    pub(crate) async fn usage(&self) -> Vec<SiteUsage> {
+        let slots: Vec<_> = self.slots.lock().await.values().map(Arc::clone).collect();
+        let mut usage = Vec::new();
+        for slot in slots {
+            // Whoever connects it now has not asked yet.
+            if let Ok(connected) = slot.connected.try_lock()
+                && let Some(known) = connected.as_ref()
+            {
+                usage.push(SiteUsage {
+                    name: known.site.record.spec.name.clone(),
+                    reachable: known.site.breaker.outage().is_none(),
+                    calls: known.site.client.stats(),
+                });
+            }
+        }
+        usage
     }
 
     /// The connected sites that do not answer.

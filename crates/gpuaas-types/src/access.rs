@@ -127,6 +127,7 @@ macro_rules! operations {
 }
 
 operations! {
+    GET    "/metrics"                                            Viewer   Everywhere;
     GET    "/api/v1/access"                                      Viewer   Shared;
     GET    "/api/v1/audit"                                       Viewer   SiteOfQuery;
     GET    "/api/v1/tokens"                                      Admin    Everywhere;

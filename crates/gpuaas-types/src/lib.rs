@@ -19,6 +19,7 @@ pub mod ids;
 pub mod lifecycle;
 pub mod limits;
 pub mod machine;
+pub mod metrics;
 pub mod park;
 pub mod plan;
 pub mod problem;

@@ -15,6 +15,7 @@ use gpuaas_types::codes::{
     COMMANDS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
 };
 use gpuaas_types::limits::LIMITS;
+use gpuaas_types::metrics::METRICS;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::steps::{CancelPolicy, KINDS, ROWS, StepOrder};
 use serde_json::Value;
@@ -23,10 +24,11 @@ const COMMAND: &str = "cargo test -p gpuaas-types write_reference -- --ignored";
 
 type Page = (&'static str, String);
 
-fn pages() -> [Page; 10] {
+fn pages() -> [Page; 11] {
     [
         ("access.md", access()),
         ("limits.md", limits()),
+        ("metrics.md", metrics()),
         ("command-failures.md", command_failures()),
         ("problems.md", problems()),
         ("waits-and-parks.md", waits_and_parks()),
@@ -93,6 +95,23 @@ fn limits() -> String {
         let (limit, doc) = (row.limit, cell(row.doc));
         let (operators, nodes, lowest) = (row.operators, row.nodes, row.lowest);
         writeln!(page, "| `{limit}` | {operators} | {nodes} | {lowest} | {doc} |").unwrap();
+    }
+    page
+}
+
+fn metrics() -> String {
+    let about = "What `GET /metrics` shows Prometheus, in the text form of OpenMetrics, on the listener of \
+                 operators. It asks for a token whose role lets it look everywhere: `gpuaas token add \
+                 prometheus --role viewer`, as `authorization` of the scrape. What all control planes of \
+                 one database show alike is the same from each: take one of them, \
+                 `max without (instance) (...)`.";
+    let mut page = header("Metrics", about);
+    page.push_str("\n| metric | kind | labels | of | what it says |\n|---|---|---|---|---|\n");
+    for row in METRICS {
+        let (name, kind, help) = (row.series(), row.kind, cell(row.help));
+        let labels: Vec<String> = row.labels.iter().map(|label| format!("`{label}`")).collect();
+        let of = if row.shared { "the database" } else { "the process" };
+        writeln!(page, "| `{name}` | {kind} | {} | {of} | {help} |", labels.join(", ")).unwrap();
     }
     page
 }

@@ -247,6 +247,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         wake: Arc::new(|| {}),
         nodes: access,
         supervisor: engine.supervisor().clone(),
+        engine: Some(Arc::clone(&engine)),
         settings,
     };
     let stop = CancellationToken::new();

@@ -14,6 +14,7 @@ mod http;
 mod id_prefixes;
 mod identity;
 mod limits;
+mod metrics;
 mod nodes;
 mod offboarding;
 mod operators;

@@ -199,6 +199,7 @@ impl Rig {
             }),
             nodes: access,
             supervisor: supervisor.clone(),
+            engine: None,
             settings,
         });
         let (router, nodes) = (routers.operators, routers.nodes);

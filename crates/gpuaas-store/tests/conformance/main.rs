@@ -21,6 +21,7 @@ mod control;
 mod creation;
 mod drift;
 mod fixture;
+mod fleet;
 mod host_values;
 mod nodes;
 mod regions;

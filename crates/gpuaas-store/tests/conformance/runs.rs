@@ -12,7 +12,7 @@ use gpuaas_types::{AttemptId, EffectKind, NodeState, RunStatus, SiteId, Step, Ti
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, new_run, on_each_database};
 
-fn park() -> Park {
+pub(crate) fn park() -> Park {
     Park {
         code: "two_candidates".to_owned(),
         text: "MAAS has two machines that match".to_owned(),

@@ -44,6 +44,7 @@ impl Operators for ApiOperators {
             wake: Arc::new(|| ()),
             nodes: NodeAccess::StandIns,
             supervisor: Supervisor::default(),
+            engine: None,
             settings: ApiSettings::default(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;

@@ -1,0 +1,148 @@
+//! What `GET /metrics` shows, one row a metric. Names get `gpuaas_` before them; units are seconds
+//! and bytes, and no label names a node, so that a thousand nodes make no more series than ten.
+
+use crate::string_enum::string_enum;
+
+string_enum! {
+    /// How a metric is to be read.
+    MetricKind {
+        /// What is so now.
+        Gauge = "gauge",
+        /// What only grows while a process lives.
+        Counter = "counter",
+        /// Counts up to each of several bounds, with a sum.
+        Histogram = "histogram",
+    }
+}
+
+/// A row of [`METRICS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Name without `gpuaas_`, and of a counter without `_total`.
+    pub name: &'static str,
+    /// How it is to be read.
+    pub kind: MetricKind,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// Whether every control plane of one database shows the same: such series are not to be added up.
+    pub shared: bool,
+    /// What it says, one sentence without its full stop.
+    pub help: &'static str,
+}
+
+impl Metric {
+    /// The name in queries.
+    #[must_use]
+    pub fn series(&self) -> String {
+        let end = if self.kind == MetricKind::Counter { "_total" } else { "" };
+        format!("gpuaas_{}{end}", self.name)
+    }
+
+    const fn gauge(
+        name: &'static str,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name, kind: MetricKind::Gauge, labels, shared: true, help }
+    }
+
+    const fn counter(
+        name: &'static str,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name, kind: MetricKind::Counter, labels, shared: false, help }
+    }
+
+    const fn of_process(self) -> Self {
+        Self { shared: false, ..self }
+    }
+}
+
+/// Version of the control plane and its database.
+pub const CONTROL_PLANE: Metric = Metric::gauge(
+    "control_plane",
+    &["version", "database"],
+    "1 for each control plane that is scraped; the labels say what it is",
+)
+.of_process();
+/// Nodes by state.
+pub const NODES: Metric =
+    Metric::gauge("nodes", &["site", "state"], "Nodes in care, by their state");
+/// Open runs.
+pub const RUNS: Metric = Metric::gauge(
+    "runs",
+    &["site", "kind", "status", "code"],
+    "Runs that have not ended; the code says what a waiting run waits for or why a run is parked",
+);
+/// Age of the oldest open run.
+pub const OLDEST_RUN: Metric = Metric::gauge(
+    "oldest_run_step_age_seconds",
+    &["site", "status"],
+    "How long the run that has been longest in its step has been in it",
+);
+/// Times of runs that ended.
+pub const RUN_DURATION: Metric = Metric {
+    name: "run_duration_seconds",
+    kind: MetricKind::Histogram,
+    labels: &["site", "kind", "status"],
+    shared: true,
+    help: "From the beginning to the end of runs that ended and are still kept; of succeeded \
+           onboardings it is the time to active",
+};
+/// Whether a region answers.
+pub const SITE_REACHABLE: Metric = Metric::gauge(
+    "site_reachable",
+    &["site"],
+    "0 while the circuit to the region of a site is open, of sites that this control plane asks",
+)
+.of_process();
+/// Calls to MAAS.
+pub const MAAS_CALLS: Metric = Metric::counter(
+    "maas_calls",
+    &["site", "operation"],
+    "Calls to MAAS, failed ones and repeated reads among them, since the site was last connected",
+);
+/// Bytes sent to MAAS.
+pub const MAAS_SENT: Metric =
+    Metric::counter("maas_request_bytes", &["site"], "Bytes of paths and bodies sent to MAAS");
+/// Bytes that MAAS sent.
+pub const MAAS_RECEIVED: Metric =
+    Metric::counter("maas_response_bytes", &["site"], "Bytes of bodies that MAAS answered with");
+/// Statements sent to the database.
+pub const STATEMENTS: Metric =
+    Metric::counter("database_statements", &[], "Statements sent to the database");
+/// Transactions begun in the database.
+pub const TRANSACTIONS: Metric =
+    Metric::counter("database_transactions", &[], "Transactions begun in the database");
+/// Requests answered.
+pub const HTTP_REQUESTS: Metric = Metric::counter(
+    "http_requests",
+    &["method", "route", "status"],
+    "Requests of operators and nodes that were answered, by the pattern of their path",
+);
+/// Time of requests.
+pub const HTTP_DURATION: Metric = Metric {
+    name: "http_request_duration_seconds",
+    kind: MetricKind::Histogram,
+    labels: &["method", "route"],
+    shared: false,
+    help: "From the head of a request to that of its answer; polls of agents wait on purpose",
+};
+
+/// All metrics, in the order of the reference page.
+pub const METRICS: &[Metric] = &[
+    CONTROL_PLANE,
+    NODES,
+    RUNS,
+    OLDEST_RUN,
+    RUN_DURATION,
+    SITE_REACHABLE,
+    MAAS_CALLS,
+    MAAS_SENT,
+    MAAS_RECEIVED,
+    STATEMENTS,
+    TRANSACTIONS,
+    HTTP_REQUESTS,
+    HTTP_DURATION,
+];
