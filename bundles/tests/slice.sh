@@ -36,6 +36,8 @@ for name, of in ib["inputs"].items():
     if name == "telemetry_groups":  # without the GPUs, which are the guests'
         assert of["default"] == mine["default"] + " nvidia_smi", mine
         fields = ("type",)
+    # What hangs on an input that is decided here hangs on nothing.
+    if of.get("derived", {}).get("only_when") in decided: of["derived"].pop("only_when")
     assert all(mine.get(field) == of.get(field) for field in fields), name
     assert mine["environment"] == of["environment"].replace("H200_", "GPUAAS_SLICE_"), mine
 assert "{guest_subnet}" in given["telemetry_deny"]

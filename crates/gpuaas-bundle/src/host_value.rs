@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-use crate::input::{Input, InputError, Inputs};
+use crate::input::{Derivation, Input, InputError, InputType, Inputs};
 
 /// First format of manifests with such values.
 const FORMAT: u32 = 3;
@@ -70,7 +70,7 @@ pub fn derived<'a>(
     let value = |name: &str| values.get(name).map(String::as_str).filter(|text| !text.is_empty());
     let inputs = declared.iter().filter(|(name, _)| value(name).is_none());
     let derived = inputs.filter_map(|(name, input)| {
-        let from = input.derived.as_ref()?;
+        let from = input.derived.as_ref().filter(|from| applies(from, values))?;
         let address = derived_address(value(&from.address)?, value(&from.subnet)?)?;
         Some(HostValue { host, input: name, value: address.to_string() })
     });
@@ -107,11 +107,16 @@ pub fn derived_on_host(
     let value = |name: &str| values.get(name).filter(|text| !text.is_empty());
     let open = declared.iter().filter(|(name, _)| value(name).is_none());
     let derived = open.filter_map(|(name, input)| {
-        let from = input.derived.as_ref()?;
+        let from = input.derived.as_ref().filter(|from| applies(from, values))?;
         let subnet = value(&from.subnet).filter(|_| value(&from.address).is_none())?;
         Some((name.clone(), subnet.clone()))
     });
     derived.collect()
+}
+
+/// Whether a host with `values` derives it at all.
+fn applies(from: &Derivation, values: &Inputs) -> bool {
+    from.only_when.as_ref().is_none_or(|name| values.get(name).is_some_and(|value| value == "1"))
 }
 
 /// The words of a list, each address without its prefix: two prefixes of one address are one address.
@@ -148,6 +153,12 @@ pub(crate) fn faults(
         let from = input.derived.iter().flat_map(|from| [&from.address, &from.subnet]);
         for other in from.filter(|other| !declared.contains_key(*other)) {
             report(&at, format!("it is derived from {other}, which is no input"));
+        }
+        let condition = input.derived.as_ref().and_then(|from| from.only_when.as_ref());
+        let is_boolean =
+            |name: &String| declared.get(name).is_some_and(|one| one.kind == InputType::Boolean);
+        if let Some(name) = condition.filter(|name| !is_boolean(name)) {
+            report(&at, format!("it is derived only when {name}, which is no boolean input"));
         }
     }
 }
@@ -216,6 +227,22 @@ mod tests {
         let expected = expected.map(|(name, one)| (name.to_owned(), vec![one.to_owned()]));
         assert_eq!(own, expected.into());
         assert_eq!(own_values(&declared, &set("", "")), BTreeMap::new());
+        // A host without the fabric derives nothing for it.
+        let mut conditional = declared.clone();
+        let from = conditional.get_mut("address").and_then(|input| input.derived.as_mut()).unwrap();
+        from.only_when = Some("ipoib".to_owned());
+        for (value, derives) in [("1", true), ("0", false)] {
+            let with = |own: &str| {
+                let mut values = set(own, "");
+                values.insert("ipoib".to_owned(), value.to_owned());
+                values
+            };
+            assert_eq!(!derived_on_host(&conditional, &with("")).is_empty(), derives);
+            assert_eq!(
+                derived(&conditional, "a", &with("10.1.0.5/16")).len(),
+                usize::from(derives)
+            );
+        }
         let one = [("own".to_owned(), "10.0.0.1/8".to_owned())].into();
         let error = refuse_for_many(&declared, &one).unwrap_err();
         assert_eq!(error.code(), "bundle_input_not_of_one_host");
@@ -225,11 +252,11 @@ mod tests {
     fn an_older_format_has_no_values_of_one_host() {
         let declared: BTreeMap<String, Input> = serde_json::from_value(serde_json::json!({
             "a": {"type": "cidr", "about": "x", "environment": "A", "default": "10.0.0.1/8",
-                "unique": true, "derived": {"address": "b", "subnet": "a"}},
+                "unique": true, "derived": {"address": "b", "subnet": "a", "only_when": "a"}},
         }))
         .unwrap();
         let mut said = Vec::new();
         faults(&declared, 2, &mut |at: &str, text: String| said.push(format!("{at}: {text}")));
-        assert_eq!(said.len(), 3, "{said:?}");
+        assert_eq!(said.len(), 4, "{said:?}");
     }
 }

@@ -77,6 +77,9 @@ pub struct Derivation {
     pub address: String,
     /// Input with the subnet whose network part is taken.
     pub subnet: String,
+    /// A boolean input; the address is derived where it is 1. None: always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_when: Option<String>,
 }
 
 /// Values of a bundle's inputs, by name.

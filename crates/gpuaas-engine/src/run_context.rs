@@ -70,7 +70,8 @@ impl RunContext {
         } else {
             Vec::new()
         };
-        let connection = shared.sites.get_since(site_id, run.state.resumed_at).await;
+        let revision = claimed.site_revision;
+        let connection = shared.sites.get_for_run(site_id, revision, run.state.resumed_at).await;
         let site = match &connection {
             Ok(site) => site.record.spec.clone(),
             Err(_) => shared.store.site(site_id).await?.spec,

@@ -436,20 +436,21 @@ impl Sites {
     /// # Errors
     /// [`CallError::Site`] when the row, its secret or its address cannot be used.
     pub async fn get(&self, id: SiteId) -> Result<Arc<Site>, CallError> {
-        self.get_since(id, None).await
+        self.connected(id, None, None).await
     }
 
-    /// The site for a run that goes on at an operator's word: its row was compared after that, and
-    /// a circuit that opened before it lets a call try.
+    /// The site for a run, as of `revision` or later. Where the run goes on at an operator's word, the
+    /// row was compared after that, and a circuit that opened before it lets a call try.
     ///
     /// # Errors
     /// See [`Self::get`].
-    pub async fn get_since(
+    pub async fn get_for_run(
         &self,
         id: SiteId,
+        revision: i64,
         word_at: Option<Timestamp>,
     ) -> Result<Arc<Site>, CallError> {
-        let site = self.connected(id, word_at).await?;
+        let site = self.connected(id, Some(revision), word_at).await?;
         if let Some(word_at) = word_at {
             site.breaker.let_one_try(word_at);
         }
@@ -459,6 +460,7 @@ impl Sites {
     async fn connected(
         &self,
         id: SiteId,
+        revision: Option<i64>,
         word_at: Option<Timestamp>,
     ) -> Result<Arc<Site>, CallError> {
         let slot = self.slot(id).await;
@@ -468,7 +470,8 @@ impl Sites {
             let away = known.site.breaker.outage().is_some();
             let seconds = if away { ROW_SECONDS_AWAY } else { ROW_SECONDS };
             let fresh = now.seconds_since(known.compared_at) < seconds * self.clock.factor();
-            if fresh && is_newer(known.compared_at, word_at) {
+            let current = revision.is_none_or(|revision| known.site.record.revision >= revision);
+            if fresh && current && is_newer(known.compared_at, word_at) {
                 return Ok(Arc::clone(&known.site));
             }
         }

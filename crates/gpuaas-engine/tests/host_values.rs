@@ -10,9 +10,16 @@ use gpuaas_core::decide::boot::HOST_ADDRESSES;
 use gpuaas_core::record::RunRecord;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{RunKind, RunStatus};
+use maas_sim::{SimOptions, ZERO};
 
 fn infiniband() -> ProfileSpec {
     ProfileSpec { site_bootstrap_bundle_ref: "h200-ib@1.1.0".to_owned(), ..ProfileSpec::default() }
+}
+
+/// A clock of 40 spares the waits between two looks.
+async fn start(machines: usize) -> Harness {
+    let options = SimOptions { machines, class: &ZERO, scale: 0.0, ..SimOptions::default() };
+    Harness::with(options, infiniband(), 40.0).await
 }
 
 /// Whether a check passed, and what it rests on.
@@ -40,7 +47,7 @@ fn derived(run: &RunRecord) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_a_host_derives_is_of_no_other_host() {
-    let harness = Harness::start(2, infiniband()).await;
+    let harness = start(2).await;
     let (first, second) = (&harness.hosts[0], &harness.hosts[1]);
     // A person sets what the first host will have.
     set_address(&harness, &second.name, &format!("{FIRST}/16")).await;
@@ -74,7 +81,7 @@ async fn an_address_that_a_host_derives_is_of_no_other_host() {
 /// Where the fabric has the numbers of the management network, a host derives its own address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_maas_gives_the_machine_is_not_derived_once_more() {
-    let harness = Harness::start(1, infiniband()).await;
+    let harness = start(1).await;
     let host = harness.hosts[0].clone();
     let everything = [("fabric_subnet".to_owned(), "0.0.0.0/0".to_owned())].into();
     harness
@@ -91,7 +98,7 @@ async fn an_address_that_maas_gives_the_machine_is_not_derived_once_more() {
 /// MAAS gives the address of a released machine to another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_released_host_holds_no_address() {
-    let harness = Harness::start(2, infiniband()).await;
+    let harness = start(2).await;
     let (first, second) = (&harness.hosts[0], &harness.hosts[1]);
     set_address(&harness, &second.name, &format!("{FIRST}/16")).await;
     let one = harness.onboard(first).await;
@@ -109,5 +116,41 @@ async fn a_released_host_holds_no_address() {
     let (passed, said) = check(&run, "inputs_resolve");
     assert!(passed && said.contains(&format!("ipoib_addresses {FIRST}")), "{said}");
     assert_eq!(run.kind, RunKind::Onboard);
+    harness.engine.stop().await;
+}
+
+/// Nobody tells the engine that the row of a site that it has at hand is another one: a replica's API
+/// changed it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_sees_what_was_set_at_its_site_right_before_it_began() {
+    let harness = start(2).await;
+    let (first, second) = (&harness.hosts[0], &harness.hosts[1]);
+    let one = harness.onboard(first).await;
+    harness.rest(one.run_id).await;
+    set_address(&harness, &second.name, "192.168.250.9/16").await;
+    let two = harness.onboard(second).await;
+    let run = harness.rest(two.run_id).await;
+    let (passed, said) = check(&run, "inputs_resolve");
+    assert!(passed && said.contains("ipoib_addresses 192.168.250.9"), "{said}");
+    harness.engine.stop().await;
+}
+
+/// With RoCE no address of InfiniBand is derived, so none is anybody's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_without_infiniband_derives_no_address_of_it() {
+    let harness = start(2).await;
+    let (first, second) = (&harness.hosts[0], &harness.hosts[1]);
+    set_address(&harness, &second.name, &format!("{FIRST}/16")).await;
+    let roce = [("ipoib".to_owned(), "0".to_owned())].into();
+    harness.change_site(|spec| drop(spec.bundle_inputs.insert("h200-ib".to_owned(), roce))).await;
+    let one = harness.onboard(first).await;
+    let run = harness.rest(one.run_id).await;
+    assert!(!run.state.checks.contains_key(HOST_ADDRESSES), "{run:?}");
+    let ib = [("ipoib".to_owned(), "1".to_owned())].into();
+    harness.change_site(|spec| drop(spec.bundle_inputs.insert("h200-ib".to_owned(), ib))).await;
+    let two = harness.onboard(second).await;
+    let run = harness.rest(two.run_id).await;
+    let (passed, said) = check(&run, "inputs_resolve");
+    assert!(passed && said.contains(&format!("ipoib_addresses {FIRST}")), "{said}");
     harness.engine.stop().await;
 }

@@ -31,6 +31,8 @@ pub struct LeasedRun {
     pub run: RunRecord,
     /// Node of the run.
     pub node: NodeRecord,
+    /// Revision of the site's row, which an operator may have changed a moment ago.
+    pub site_revision: i64,
     /// Latest observation of the machine in MAAS.
     pub observation: Option<Observation>,
     /// What the node said during this run, oldest first.
@@ -135,7 +137,7 @@ const CLAIM: &str = concat!(
 const CLAIMED_NODES: &str = concat!(
     "SELECT ",
     node_columns!(),
-    ", ",
+    ", (SELECT site.revision FROM site WHERE site.id = node.site_id), ",
     observation_columns!(),
     " FROM ",
     node_from!(),
@@ -404,17 +406,18 @@ impl Store {
             for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
                 let mut cols = row.cols();
                 let node = read_node(&mut cols)?;
-                nodes.insert(node.id, (node, read_observation(&mut cols)?));
+                let site_revision: i64 = cols.next()?;
+                nodes.insert(node.id, (node, site_revision, read_observation(&mut cols)?));
             }
         }
         let mut reports = reports_of(&mut conn, runs.iter().map(|run| run.id)).await?;
         runs.into_iter()
             .map(|run| {
-                let (node, observation) = nodes
+                let (node, site_revision, observation) = nodes
                     .remove(&run.node_id)
                     .ok_or_else(|| StoreError::corrupt("run", "its node is missing"))?;
                 let reports = reports.remove(&run.id).unwrap_or_default();
-                Ok(LeasedRun { run, node, observation, reports })
+                Ok(LeasedRun { run, node, site_revision, observation, reports })
             })
             .collect()
     }
