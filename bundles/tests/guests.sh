@@ -184,6 +184,26 @@ on "${guests[1]}" python3 "$peers" ask 1 udp:10.100.0.12:8080 | sed 's/^/shut /'
 # What the host sends is for the guest that was seen there, and for no other.
 mac=$(on "${guests[2]}" ip -o link show dev eth0 | sed 's/.*ether \([^ ]*\).*/\1/')
 ovs-ofctl -O OpenFlow13 dump-flows "$dir/ovsbr0.mgmt" "table=1,dl_dst=$mac" | sed -n 's/.*actions=/learned /p'
+# A guest that takes another's address is not heard, and is again with its own.
+ask_of() { on "${guests[$1]}" python3 "$peers" ask "$2" udp:10.100.0.1:53 | sed "s/^/$3 /"; }
+take() { on "${guests[2]}" ip addr flush dev eth0 scope global && on "${guests[2]}" ip addr add "$1/24" dev eth0; }
+take 10.100.0.11
+ask_of 2 1 "another's IPv4"
+take 10.100.0.12
+ask_of 2 10 "its own IPv4"
+ask_of 1 10 "the other guest"
+on "${guests[2]}" ip link set eth0 address "$(on "${guests[1]}" ip -o link show dev eth0 | sed 's/.*ether \([^ ]*\).*/\1/')"
+ask_of 2 1 "another's MAC"
+on "${guests[2]}" ip link set eth0 address "$mac"
+ask_of 2 10 "its own MAC"
+ask_of 1 10 "the other guest"
+trace() { ovs-appctl -t "$dir/sw.ctl" ofproto/trace ovsbr0 "in_port=1,dl_src=$1,dl_dst=ff:ff:ff:ff:ff:ff,$2" | sed -n "s/^Datapath actions:/$3:/p" | sed 's/: [^d].*/: passes/'; }
+one=$(on "${guests[1]}" ip -o link show dev eth0 | sed 's/.*ether \([^ ]*\).*/\1/')
+trace "$one" ip,nw_src=10.100.0.1,nw_dst=10.100.0.12 "the gateway's IPv4"
+trace "$one" arp,arp_spa=10.100.0.1,arp_tpa=10.100.0.12,arp_op=2 "the gateway's ARP"
+trace "$one" ip,nw_src=172.16.5.5,nw_dst=10.100.0.1 "an address of another network"
+trace "$one" udp,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=67 "a question for an address"
+trace "$mac" udp,nw_src=0.0.0.0,nw_dst=255.255.255.255,udp_src=68,udp_dst=67 "that with another's MAC"
 SWITCH
     local schema share
     share=$(dirname -- "$(command -v ovs-vsctl)")/../share
@@ -199,7 +219,18 @@ SWITCH
     [[ $(<"$work/said") == "open udp:10.100.0.1:53 yes
 open udp:10.100.0.12:8080 yes
 shut udp:10.100.0.12:8080 no
-learned output:2" ]] || wrong "reached: $(<"$work/said") $(tail -n 5 -- "$work/trouble")"
+learned output:2
+another's IPv4 udp:10.100.0.1:53 no
+its own IPv4 udp:10.100.0.1:53 yes
+the other guest udp:10.100.0.1:53 yes
+another's MAC udp:10.100.0.1:53 no
+its own MAC udp:10.100.0.1:53 yes
+the other guest udp:10.100.0.1:53 yes
+the gateway's IPv4: drop
+the gateway's ARP: drop
+an address of another network: drop
+a question for an address: passes
+that with another's MAC: drop" ]] || wrong "reached: $(<"$work/said") $(tail -n 5 -- "$work/trouble")"
 }
 
 # What the fixture says of the rules is what nft itself says.

@@ -14,10 +14,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use super::netdata;
 use super::nftables::Ruleset;
 use super::query::{QUERY_SECONDS, query};
 use super::verdict::{Verdict, at_least};
+use super::{flows, netdata};
 use crate::command::CommandRunner;
 use crate::host::Host;
 
@@ -99,37 +99,16 @@ async fn ovs_bridge(runner: CommandRunner<'_>, bridge: &str) -> Verdict {
     }
 }
 
-/// Whether the flows of a bridge send what comes in at a port to the host (`LOCAL`) alone.
+/// Whether the flows of a bridge send what comes in at a port to the host (`LOCAL`) alone, and drop what
+/// a port sends with another's address.
 async fn ports_isolated(runner: CommandRunner<'_>, bridge: &str) -> Verdict {
-    let dump = ["-O", "OpenFlow13", "--timeout=5", "dump-flows", bridge, "table=0"];
+    let dump = ["-O", "OpenFlow13", "--timeout=5", "dump-flows", bridge];
     if !is_plain_name(bridge) {
         return (false, "not a bridge's name".to_owned());
     }
     match query(runner, "ovs-ofctl", &dump, QUERY_SECONDS + 1).await {
-        Ok(text) => flows_isolate(&text),
+        Ok(text) => flows::isolate(&text),
         Err(reason) => (false, reason),
-    }
-}
-
-/// Judges flows, a line each: `priority=100 actions=learn(...),LOCAL`. Those of the host's own port may
-/// do what they like.
-fn flows_isolate(dump: &str) -> Verdict {
-    let flows = dump.lines().filter(|line| line.contains("actions="));
-    let of_ports: Vec<&str> = flows.filter(|line| !line.contains("in_port=LOCAL")).collect();
-    let is_apart = |line: &&&str| {
-        let actions = line.split("actions=").nth(1).unwrap_or_default().trim();
-        let outside = actions.rsplit_once(')').map_or(actions, |(_, rest)| rest);
-        let to_host = matches!(outside.trim_start_matches(','), "LOCAL" | "output:LOCAL" | "drop");
-        // What `learn` writes is another table's.
-        to_host && (actions == outside || actions.starts_with("learn(table=1,"))
-    };
-    match of_ports.iter().find(|line| !is_apart(line)) {
-        Some(line) => {
-            let flow = line.split(", ").last().unwrap_or_default();
-            (false, format!("a flow lets ports reach others: {}", flow.trim()))
-        }
-        None if of_ports.is_empty() => (false, "no flow is of its ports".to_owned()),
-        None => (true, format!("{} flows, to the host alone", of_ports.len())),
     }
 }
 
@@ -329,19 +308,6 @@ mod tests {
         assert!(!has_masquerade(&ruleset, "10.100.0.0/16"));
         assert!(!has_masquerade(&ruleset, "10.200.0.0/24"));
         assert!(!has_masquerade(&serde_json::json!({}), "10.100.0.0/24"));
-    }
-
-    #[test]
-    fn flows_that_let_a_port_reach_another_are_named() {
-        let own = " cookie=0x0, table=0, priority=200,in_port=LOCAL actions=resubmit(,1)\n";
-        let ports = " cookie=0x0, table=0, priority=100 actions=learn(table=1,idle_timeout=300,\
-                     NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),LOCAL\n";
-        assert!(flows_isolate(&format!("OFPST_FLOW reply:\n{own}{ports}")).0);
-        let normal = " cookie=0x0, duration=1s, table=0, n_packets=0, priority=0 actions=NORMAL\n";
-        let (passed, seen) = flows_isolate(&format!("{own}{ports}{normal}"));
-        assert!(!passed && seen.ends_with("priority=0 actions=NORMAL"), "{seen}");
-        assert!(!flows_isolate(own).0, "no flow of a port");
-        assert!(!flows_isolate(&ports.replace("LOCAL", "FLOOD")).0);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! Most effects are in files below the host's root (`offline`). For the rest, programs and daemons
 //! of the host are queried (`live`): systemd, Open vSwitch, nftables, a port.
 
+mod flows;
 mod live;
 mod netdata;
 mod network;

@@ -62,7 +62,7 @@ pub(super) fn evaluate(
                 class: class.as_deref(),
                 virtual_only: *virtual_only,
             };
-            pci::driver_bound(facts, filter, driver, *count)
+            pci::driver_bound(root, facts, filter, driver, *count)
         }
         HostCheck::IommuGroupsWhole { driver } => pci::groups_whole(facts, driver),
         HostCheck::VirtualFunctions { vendor, class, each, count } => {

@@ -44,6 +44,7 @@ pub(super) fn present(facts: &HostFacts, filter: PciFilter<'_>, count: u32) -> V
 }
 
 pub(super) fn driver_bound(
+    root: Option<&HostRoot>,
     facts: &HostFacts,
     filter: PciFilter<'_>,
     wanted: &str,
@@ -58,10 +59,17 @@ pub(super) fn driver_bound(
         .collect();
     let (enough, seen) = at_least(found.len(), count);
     if others.is_empty() {
-        (enough, seen)
-    } else {
-        (false, format!("{seen}; {}", others.join(", ")))
+        return (enough, seen);
     }
+    let mut seen = format!("{seen}; {}", others.join(", "));
+    // What has a GPU open keeps it from any other driver.
+    if found.iter().any(|function| driver(function) == "nvidia") {
+        let holders = root.map(HostRoot::gpu_holders).unwrap_or_default();
+        if !holders.is_empty() {
+            seen = format!("{seen}; held open by {}", holders.join(", "));
+        }
+    }
+    (false, seen)
 }
 
 pub(super) fn groups_whole(facts: &HostFacts, wanted: &str) -> Verdict {
@@ -203,12 +211,19 @@ mod tests {
         ]));
         let gpus =
             PciFilter { vendor: "10DE", device: None, class: Some("0302"), virtual_only: false };
-        let (passed, seen) = driver_bound(&facts, gpus, "vfio-pci", 2);
+        let (passed, seen) = driver_bound(None, &facts, gpus, "vfio-pci", 2);
         assert_eq!((passed, seen.as_str()), (false, "2 found, 2 wanted; 0000:3b:00.0 has nvidia"));
-        let (passed, _) =
-            driver_bound(&facts, PciFilter { class: Some("0680"), ..gpus }, "nvidia-nvswitch", 1);
+        let (passed, _) = driver_bound(
+            None,
+            &facts,
+            PciFilter { class: Some("0680"), ..gpus },
+            "nvidia-nvswitch",
+            1,
+        );
         assert!(passed);
-        assert!(!driver_bound(&facts, PciFilter { class: Some("0c"), ..gpus }, "vfio-pci", 1).0);
+        assert!(
+            !driver_bound(None, &facts, PciFilter { class: Some("0c"), ..gpus }, "vfio-pci", 1).0
+        );
     }
 
     /// NVMe's virtual functions are of the vendor, device and class of their physical one.
@@ -222,11 +237,11 @@ mod tests {
         let filter =
             PciFilter { vendor: "1b36", device: None, class: Some("0108"), virtual_only: true };
         assert_eq!(
-            driver_bound(&facts, filter, "vfio-pci", 1),
+            driver_bound(None, &facts, filter, "vfio-pci", 1),
             (true, "1 found, 1 wanted".to_owned())
         );
         let (passed, seen) =
-            driver_bound(&facts, PciFilter { virtual_only: false, ..filter }, "vfio-pci", 1);
+            driver_bound(None, &facts, PciFilter { virtual_only: false, ..filter }, "vfio-pci", 1);
         assert!(!passed && seen.contains("0000:41:00.0 has nvme"), "{seen}");
     }
 

@@ -186,7 +186,8 @@ pub enum HostCheck {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         except: String,
     },
-    /// What comes in at a port of an Open vSwitch bridge goes to the host alone, by its flows.
+    /// What comes in at a port of an Open vSwitch bridge goes to the host alone, by its flows, and not at
+    /// all with an address of another port.
     OvsPortsIsolated {
         /// The bridge.
         bridge: String,

@@ -46,6 +46,22 @@ impl HostRoot {
         Some(open)
     }
 
+    /// Programs that have a GPU of NVIDIA's driver open, `4242 (netdata)`; those that cannot be looked
+    /// into are left out.
+    #[must_use]
+    pub fn gpu_holders(&self) -> Vec<String> {
+        let is_gpu = |path: &str| {
+            let number = path.strip_prefix("/dev/nvidia").unwrap_or_default();
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        let open = self.open_device_files().unwrap_or_default();
+        let open = open.into_iter().filter(|one| is_gpu(&one.path));
+        let mut holders: Vec<String> =
+            open.map(|one| format!("{} ({})", one.pid, one.program)).collect();
+        holders.dedup();
+        holders
+    }
+
     /// The paths by which a process has function `address` open: its VFIO group, its VFIO device,
     /// or its device of NVIDIA's driver.
     pub(super) fn device_paths(&self, address: &str, group: Option<u32>) -> Vec<String> {

@@ -107,6 +107,8 @@ const GUESTS_INPUT: &str = "nft input from ovsbr0";
 const GUESTS_FORWARD: &str = "nft forward from ovsbr0";
 /// The rules that nftables has.
 const RULES: &str = "/run/fixture/rules/slice.nft";
+/// The flows that the switch has.
+const FLOWS: &str = "/run/fixture/flows/ovsbr0";
 /// The site of the telemetry edge.
 pub(super) const EDGE: &str = "/etc/nginx/sites-available/gpuaas-netdata-edge";
 /// A script that an image brought, beside the bundles.
@@ -241,6 +243,21 @@ pub(super) const BROKEN: &[Mutation] = &[
         "a GPU has no driver",
         &[Remove("/sys/bus/pci/devices/0000:23:00.0/driver")],
         &[slice(GPUS, SETUP, "0000:23:00.0 has none")],
+    ),
+    row(
+        "a program held a GPU at boot",
+        &[
+            Write("/proc/4242/comm", "netdata\n"),
+            Link("/proc/4242/fd/7", "/dev/nvidia3"),
+            Play(&["boot"]),
+        ],
+        &[
+            slice("unit gpuaas-slice-vfio-devices.service", SETUP, "inactive"),
+            slice(GPUS, SETUP, "held open by 4242 (netdata)"),
+            slice(FUNCTIONS, SETUP, "0000:14:00.1 has none"),
+            slice(GROUPS, SETUP, "nothing is bound to vfio-pci"),
+            slice(ACS, SETUP, "nothing is bound to vfio-pci"),
+        ],
     ),
     row(
         "a virtual function is bound to mlx5_core",
@@ -404,12 +421,27 @@ pub(super) const BROKEN: &[Mutation] = &[
     ),
     row(
         "guests reach each other on the bridge",
-        &[Write("/run/fixture/flows/ovsbr0", "table=0,priority=0,actions=NORMAL\n")],
+        &[Write(FLOWS, "table=0,priority=0,actions=NORMAL\n")],
         &[slice("flows of ovsbr0", SETUP, "priority=0 actions=NORMAL")],
     ),
     row(
+        "guests may send with a neighbour's MAC",
+        &[Replace(FLOWS, "table=4,priority=100,reg0=2,actions=drop\n", "")],
+        &[slice("flows of ovsbr0", SETUP, "drops what a port sends with another's MAC address")],
+    ),
+    row(
+        "guests may send with a neighbour's IPv4 address",
+        &[Replace(FLOWS, "table=4,priority=100,reg1=2,actions=drop\n", "")],
+        &[slice("flows of ovsbr0", SETUP, "drops what a port sends with another's IPv4 address")],
+    ),
+    row(
+        "a port's flow passes by the checks of its addresses",
+        &[Write(FLOWS, "table=0,priority=300,in_port=7,actions=output:LOCAL\n")],
+        &[slice("flows of ovsbr0", SETUP, "a flow lets ports send with any address")],
+    ),
+    row(
         "the switch lost the flows of the bridge",
-        &[Remove("/run/fixture/flows/ovsbr0")],
+        &[Remove(FLOWS)],
         &[slice("flows of ovsbr0", SETUP, "ovsbr0 is not a bridge or a socket")],
     ),
     row(
