@@ -20,7 +20,7 @@ use crate::ctx::{Ctx, MAX_POLL_SECONDS};
 use crate::history::agent_event;
 use crate::long_poll::PATIENCE;
 use crate::problem::{ApiResult, problem};
-use crate::{check, task_keys};
+use crate::{check, slice_report, task_keys};
 
 pub(crate) const VERSION_CHARS: usize = 64;
 const MESSAGE_CHARS: usize = 500;
@@ -180,12 +180,15 @@ pub(crate) async fn task_result(
     State(ctx): State<Ctx>,
     Key(task): Key,
     agent: Agent,
-    Body(result): Body<TaskResult>,
+    Body(mut result): Body<TaskResult>,
 ) -> ApiResult<Json<Accepted>> {
     let task_id: TaskId = task.parse().map_err(|_| {
         problem(ProblemCode::TaskNotFound).with_detail("the address names no task identifier")
     })?;
     let now = ctx.now();
+    if let Some(report) = result.topology.take() {
+        slice_report::record(&ctx, agent.node_id, task_id, report, &mut result).await?;
+    }
     let step = ctx.store.run(agent.run_id).await?.step;
     let text = if result.succeeded {
         format!("the agent says that it finished a task with {} findings", result.findings.len())

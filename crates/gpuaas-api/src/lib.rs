@@ -63,6 +63,8 @@ mod routes;
 mod runs;
 mod secrets;
 mod sites;
+mod slice_report;
+mod slices;
 mod strict;
 mod stuck;
 mod task_keys;

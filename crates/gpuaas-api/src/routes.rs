@@ -15,7 +15,7 @@ use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, audit, batches, bootstrap, bundles, certificates, control, drift, enrollment,
     explain, guard, metrics, node_change, nodes, offboarding, onboard_plan, profiles, rejections,
-    removal, roce, runs, secrets, sites, stuck, task_keys, tasks, telemetry, tokens,
+    removal, roce, runs, secrets, sites, slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
@@ -115,6 +115,11 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes/{node}/runs", post(offboarding::begin))
         .route("/api/v1/nodes/{node}/tasks", post(tasks::create).get(tasks::list))
         .route("/api/v1/tasks/{task}", get(tasks::show))
+        .route("/api/v1/admin/nodes/{node}/slice-topology/discovery", post(slices::discover))
+        .route("/api/v1/admin/nodes/{node}/slice-topology", get(slices::map))
+        .route("/api/v1/admin/nodes/{node}/slice-topology/diff", get(slices::difference))
+        .route("/api/v1/admin/nodes/{node}/slice-topology/approval", post(slices::approve))
+        .route("/api/v1/admin/slots", get(slices::list))
         .route("/api/v1/runs/{run}/resume", post(runs::resume))
         .route("/api/v1/runs/{run}/retry", post(runs::retry))
         .route("/api/v1/runs/{run}/cancel", post(runs::cancel))

@@ -7,13 +7,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_artifact::validate_ca_bundle;
-use gpuaas_store::{IdKind, ListedNode, NewAuditEntry, NewOperatorTask, OperatorTask};
+use gpuaas_store::{
+    IdKind, IdempotencyKey, ListedNode, NewAuditEntry, NewOperatorTask, OperatorTask,
+};
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::api::{List, Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
-use gpuaas_types::{NodeState, RunStatus, TaskId, Timestamp};
+use gpuaas_types::{NodeId, NodeState, RunStatus, TaskId, Timestamp};
 use serde_json::json;
 
 use crate::agent_update;
@@ -41,17 +43,28 @@ pub(crate) async fn create(
     let request: TaskRequest = strict::from_slice(&bytes)?;
     let node_id = find_node(&ctx, &text).await?;
     let key = idempotency_key(&format!("task:{node_id}"), &headers, &bytes)?;
+    give(&ctx, &caller, node_id, request, key).await
+}
+
+/// Checks a task and gives it to the agent of a node; the earlier one where `key` was used.
+pub(crate) async fn give(
+    ctx: &Ctx,
+    caller: &Caller,
+    node_id: NodeId,
+    request: TaskRequest,
+    key: Option<IdempotencyKey>,
+) -> ApiResult<(StatusCode, Json<TaskView>)> {
     if let Some(key) = &key
         && let Some(id) = ctx.store.replayed_response::<TaskId>(key).await?
     {
-        return Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))));
+        return Ok((StatusCode::ACCEPTED, Json(view(ctx, ctx.store.operator_task(id).await?))));
     }
     let (actor, reason) = caller.actor_and_reason(&request.actor, &request.reason)?;
     let listed = ctx.store.listed_node(node_id).await?;
-    let operation = match complete_operation(&ctx, &listed, request.operation).await {
+    let operation = match complete_operation(ctx, &listed, request.operation).await {
         Ok(operation) => operation,
         Err(refusal) => {
-            agent_update::audit_refusal(&ctx, &listed, &actor, &refusal).await;
+            agent_update::audit_refusal(ctx, &listed, &actor, &refusal).await;
             return Err(refusal);
         }
     };
@@ -59,7 +72,7 @@ pub(crate) async fn create(
     if !(least..=most).contains(&request.within_seconds) {
         return Err(invalid("within_seconds", format!("{least} to {most}")).into());
     }
-    check_node(&ctx, &listed, &operation, request.dry_run).await?;
+    check_node(ctx, &listed, &operation, request.dry_run).await?;
     let now = ctx.now();
     let id = TaskId::new(&*ctx.ids, now);
     let within = f64::from(request.within_seconds) * ctx.clock.factor();
@@ -93,7 +106,7 @@ pub(crate) async fn create(
         idempotency: key,
     };
     let id = ctx.store.add_operator_task(now, asked).await?;
-    Ok((StatusCode::ACCEPTED, Json(view(&ctx, ctx.store.operator_task(id).await?))))
+    Ok((StatusCode::ACCEPTED, Json(view(ctx, ctx.store.operator_task(id).await?))))
 }
 
 /// The operation within its bounds; an update of the agent with the executable that it is to.

@@ -5,6 +5,7 @@ mod bundles;
 mod changes;
 mod pages;
 pub(crate) mod secrets;
+mod slices;
 mod tasks;
 mod trust;
 

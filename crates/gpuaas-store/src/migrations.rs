@@ -46,6 +46,8 @@ migrations! {
     "0162_audit_target"
     "0180_access_token"
     "0200_host_value"
+    "0230_slice_topology"
+    "0231_slice_slot"
 }
 
 /// Brings a PostgreSQL database up to date.

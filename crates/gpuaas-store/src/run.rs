@@ -14,6 +14,7 @@ use gpuaas_types::{NodeId, NodeState, RunId, RunStatus, Step, TaskId, Timestamp}
 use crate::database::{Conn, GroupHints, RowsStatement, UPDATE_RUNS, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::host_value;
+use crate::slice_topology;
 use crate::store::Store;
 use crate::tables::certificate::{self, CertificateEnding};
 use crate::tables::node::{node_columns, node_from, read_node};
@@ -331,6 +332,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
             change.state
         {
             revoke_credentials(conn, now, run.node_id, left).await?;
+            slice_topology::forget(conn, run.node_id).await?;
         }
     }
     if let Some(observation) = &write.observation {
@@ -342,6 +344,9 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
         token::revoke_of_deployments(conn, now, run.id).await?;
         // The system that had them is gone, or about to be written over by the node's next one.
         // MAAS may give its address to another machine; the next deployment claims its own values.
+        if write.revokes_tokens {
+            slice_topology::forget(conn, run.node_id).await?;
+        }
         if write.revokes_tokens && run.state.host_values.is_none() {
             host_value::release(conn, run.node_id).await?;
         }

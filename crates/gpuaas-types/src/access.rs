@@ -16,7 +16,7 @@ string_enum! {
         Viewer = "viewer",
         /// Bring nodes into service and out of it, and keep their runs going.
         Operator = "operator",
-        /// Say which bundles and agents may run on hosts.
+        /// Say which bundles and agents may run on hosts, and which slots may be leased.
         Approver = "approver",
         /// Everything, credentials and sites among it.
         Admin = "admin",
@@ -179,6 +179,11 @@ operations! {
     POST   "/api/v1/nodes/{node}/runs"                           Operator SiteOfNode;
     GET    "/api/v1/nodes/{node}/tasks"                          Viewer   SiteOfNode;
     POST   "/api/v1/nodes/{node}/tasks"                          Operator SiteOfNode;
+    POST   "/api/v1/admin/nodes/{node}/slice-topology/discovery" Operator SiteOfNode;
+    GET    "/api/v1/admin/nodes/{node}/slice-topology"           Viewer   SiteOfNode;
+    GET    "/api/v1/admin/nodes/{node}/slice-topology/diff"      Viewer   SiteOfNode;
+    POST   "/api/v1/admin/nodes/{node}/slice-topology/approval"  Approver SiteOfNode;
+    GET    "/api/v1/admin/slots"                                 Viewer   SiteOfQuery;
     GET    "/api/v1/tasks/{task}"                                Viewer   SiteOfTask;
     GET    "/api/v1/drift"                                       Viewer   SiteOfQuery;
     GET    "/api/v1/runs"                                        Viewer   SiteOfQuery;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::string_enum::string_enum;
+use crate::time::Timestamp;
 
 string_enum! {
 /// How a slot stands.
@@ -61,6 +62,137 @@ pub struct SlotMap {
     pub partitions: Vec<Vec<u32>>,
     /// One for each GPU, by PCI address.
     pub slots: Vec<CandidateSlot>,
+}
+
+/// Body of `POST /api/v1/admin/nodes/NODE/slice-topology/discovery`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiscoveryRequest {
+    /// Who asks; kept in the history.
+    pub actor: String,
+    /// Why; kept in the history.
+    pub reason: String,
+    /// Seconds within which the agent has to begin.
+    #[serde(default = "within_seconds")]
+    pub within_seconds: u32,
+}
+
+const fn within_seconds() -> u32 {
+    900
+}
+
+/// Answer to `GET /api/v1/admin/nodes/NODE/slice-topology`: the map of the last discovery.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SliceMapView {
+    /// Hostname of the node.
+    pub node: String,
+    /// SHA-256 of what an approval pins.
+    pub digest: String,
+    /// How long the agent took to read the host, in seconds.
+    pub discovery_seconds: f64,
+    /// What keeps the whole host from having slices.
+    pub host_blockers: Vec<SlotBlocker>,
+    /// Sets of slots, by index, that may be claimed together.
+    pub partitions: Vec<Vec<u32>>,
+    /// One for each GPU, by PCI address.
+    pub slots: Vec<CandidateSlot>,
+}
+
+/// Answer to `GET /api/v1/admin/nodes/NODE/slice-topology/diff`: what became of the map of one
+/// discovery by the next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotMapDifference {
+    /// Hostname of the node.
+    pub node: String,
+    /// When the earlier map was made; none: the node was discovered once.
+    pub before_at: Option<Timestamp>,
+    /// Digest of the earlier map.
+    pub before_digest: Option<String>,
+    /// When the map that is there now was made.
+    pub after_at: Timestamp,
+    /// Its digest.
+    pub after_digest: String,
+    /// Each difference; empty as well where there is no earlier map.
+    pub changes: Vec<SlotChange>,
+}
+
+/// A difference between two maps of one host.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SlotChange {
+    /// PCI address of the slot's GPU; none: it is of the host.
+    pub gpu: Option<String>,
+    /// The field, such as `nvme.serial` or `blocker gpu_held`; `slot`: all of it.
+    pub what: String,
+    /// How it was; empty: it was not there.
+    pub before: String,
+    /// How it is; empty: it is not there.
+    pub after: String,
+}
+
+/// Body of `POST /api/v1/admin/nodes/NODE/slice-topology/approval`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlotApprovalRequest {
+    /// Digest of the map that was looked at.
+    pub digest: String,
+    /// Numbers of the slots; none: each that has no blocker.
+    #[serde(default)]
+    pub slots: Vec<u32>,
+    /// Who approves; kept in the audit.
+    pub actor: String,
+    /// Why; kept in the audit.
+    pub reason: String,
+}
+
+/// Slots of one node or of many. What a discovery found is not what an operator approved: the two
+/// counts are apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotInventory {
+    /// Slots that wait for an operator: candidates and stale ones.
+    pub reviewable: usize,
+    /// Slots that were approved and are free.
+    pub schedulable: usize,
+    /// Every slot, by hostname and number.
+    pub slots: Vec<SlotView>,
+}
+
+impl SlotInventory {
+    /// These slots, counted.
+    #[must_use]
+    pub fn new(slots: Vec<SlotView>) -> Self {
+        let count =
+            |states: &[SlotState]| slots.iter().filter(|slot| states.contains(&slot.state)).count();
+        Self {
+            reviewable: count(&[SlotState::Candidate, SlotState::Stale]),
+            schedulable: count(&[SlotState::Free]),
+            slots,
+        }
+    }
+}
+
+/// A slot as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotView {
+    /// Hostname of the node.
+    pub node: String,
+    /// Name of the node's site.
+    pub site: String,
+    /// Number of the slot on its node, from 0.
+    pub index: u32,
+    /// How it stands.
+    pub state: SlotState,
+    /// In this state since then.
+    pub since: Timestamp,
+    /// Why it is in this state.
+    pub reason: String,
+    /// PCI address of its GPU.
+    pub gpu: String,
+    /// Digest of the map that it is of; of an approved slot, that which was approved.
+    pub digest: String,
+    /// Who approved it; none: nobody.
+    pub approved_by: Option<String>,
+    /// Codes of its blockers.
+    pub blockers: Vec<String>,
 }
 
 /// What one slice of one GPU would get.

@@ -21,6 +21,16 @@ pub struct HostTopology {
     pub gpu_modules: Vec<GpuModule>,
 }
 
+/// What the agent of a host answers to a `discover_slices` task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TopologyReport {
+    /// How long it took the agent to read the host, in seconds.
+    pub discovery_seconds: f64,
+    /// What it read.
+    pub topology: HostTopology,
+}
+
 /// A PCI function, `/sys/bus/pci/devices/ADDRESS`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -27,6 +27,7 @@ mod secret;
 mod serve;
 mod shared;
 mod site;
+mod slice;
 mod task_key;
 mod telemetry;
 mod token;
@@ -57,6 +58,7 @@ pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
 pub use shared::{ActorArgs, ListArgs, PlannedArgs, PlannedChangeArgs, ShowArgs};
 pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs};
+pub use slice::{SliceApproveArgs, SliceCommand, SliceDiscoverArgs, SliceListArgs, SliceMapArgs};
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;
 pub use token::{GrantArgument, TokenAddArgs, TokenCommand, TokenRevokeArgs};
@@ -131,6 +133,9 @@ pub enum Command {
     /// The audit log: who did what.
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Slots of hosts that are leased by GPU: what a host has, and what of it is approved.
+    #[command(subcommand)]
+    Slice(SliceCommand),
     /// Keys that sign tasks for agents.
     #[command(subcommand)]
     TaskKey(TaskKeyCommand),

@@ -34,6 +34,7 @@ pub mod secrets;
 pub mod serve;
 pub mod serve_command;
 mod site_inputs;
+mod slice;
 pub mod task_key;
 pub mod telemetry;
 pub mod token;

@@ -39,17 +39,29 @@ pub async fn issue(args: &NodeTaskArgs, terminal: &mut Terminal) -> Result<(), F
     };
     let mut task = client.give_task(&args.node, &request, options.key.as_deref()).await?;
     if options.wait {
-        terminal.message(&format!("{:<12} {} {}", task.hostname, task.operation.kind(), task.id));
-        let id = task.id.to_string();
-        let waited =
-            timeout(Duration::from_secs(options.timeout), wait_for_end(&client, &id)).await;
-        task = waited.map_err(|_| late(&task, options.timeout))??;
+        task = wait_with_limit(&client, task, options.timeout, terminal).await?;
         if let Some(path) = save {
             save_archive(&task, path, terminal)?;
         }
     }
     output::print(terminal, options.api.format, &task, draw)?;
     if options.wait { verdict(&task) } else { Ok(()) }
+}
+
+/// The task once nothing more is to come, within `seconds`.
+///
+/// # Errors
+/// `wait_timed_out`, or what the control plane refused.
+pub(crate) async fn wait_with_limit(
+    client: &ApiClient,
+    task: TaskView,
+    seconds: u64,
+    terminal: &mut Terminal,
+) -> Result<TaskView, Failure> {
+    terminal.message(&format!("{:<12} {} {}", task.hostname, task.operation.kind(), task.id));
+    let id = task.id.to_string();
+    let waited = timeout(Duration::from_secs(seconds), wait_for_end(client, &id)).await;
+    waited.map_err(|_| late(&task, seconds))?
 }
 
 /// `gpuaas node tasks`.
@@ -137,7 +149,11 @@ fn late(task: &TaskView, seconds: u64) -> Failure {
         .hint(format!("`gpuaas node tasks {}` shows it", task.hostname))
 }
 
-fn verdict(task: &TaskView) -> Result<(), Failure> {
+/// Whether the task was carried out.
+///
+/// # Errors
+/// The code of its result.
+pub(crate) fn verdict(task: &TaskView) -> Result<(), Failure> {
     let failed = |code: &str, detail: String| {
         Err(Failure::coded(Exit::Parked, code, "The task was not carried out", detail)
             .hint(format!("`gpuaas node tasks {}` shows it", task.hostname)))

@@ -5,7 +5,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_types::codes::CommandCode;
 
 use crate::args::Command;
-use crate::{audit, batch, bundle, commands, task_key, token};
+use crate::{audit, batch, bundle, commands, slice, task_key, token};
 
 /// Carries out a command that asks a control plane for something.
 ///
@@ -20,6 +20,7 @@ pub(crate) async fn run(command: Command, terminal: &mut Terminal) -> Result<(),
         Command::Node(command) => commands::node(command, terminal).await,
         Command::Batch(command) => batch::run(command, terminal).await,
         Command::Audit(command) => audit::run(command, terminal).await,
+        Command::Slice(command) => slice::run(command, terminal).await,
         Command::TaskKey(command) => task_key::run(command, terminal).await,
         Command::Token(command) => token::run(command, terminal).await,
         Command::Run(command) => commands::run(command, terminal).await,

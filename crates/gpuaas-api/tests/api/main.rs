@@ -22,6 +22,7 @@ mod pages;
 mod problems;
 mod rig;
 mod secrets;
+mod slices;
 mod tasks;
 mod telemetry;
 mod telemetry_nginx;

@@ -11,8 +11,10 @@
 //! eight slots of which one is blocked, not seven. The digest is over what an approval pins; blockers
 //! come and go, and are not in it.
 
+mod approval;
 mod assignment;
 mod blockers;
+mod difference;
 mod digest;
 mod distance;
 mod host_index;
@@ -35,6 +37,8 @@ use gpuaas_types::slot::{
 use gpuaas_types::topology::{HostTopology, NvmeNamespace, TopologyFunction};
 use sha2::{Digest as _, Sha256};
 
+pub use self::approval::{ApprovalFault, approvable, stale_reason};
+pub use self::difference::map_difference;
 pub use self::slot_policy::{FunctionFilter, SliceSubnet, SlotPolicy};
 
 use self::assignment::{Preference, assign};

@@ -1,5 +1,6 @@
 //! What a profile and a site say of slots: which devices, how large, which network.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -40,6 +41,41 @@ impl Default for SlotPolicy {
                 first_host: 10,
             },
         }
+    }
+}
+
+impl SlotPolicy {
+    /// The default with what the inputs of the slice bundle say: they are what the host was made
+    /// with. One that cannot be read leaves the default.
+    #[must_use]
+    pub fn from_inputs(inputs: &BTreeMap<String, String>) -> Self {
+        let mut policy = Self::default();
+        let of = |name: &str| inputs.get(name).map(|value| value.trim());
+        let hexadecimal = |name: &str, lengths: &[usize]| {
+            let digits = |value: &&str| {
+                lengths.contains(&value.len()) && value.bytes().all(|b| b.is_ascii_hexdigit())
+            };
+            of(name).filter(digits).map(str::to_ascii_lowercase)
+        };
+        for (filter, vendor, class) in [
+            (&mut policy.gpu, "gpu_vendor", "gpu_class"),
+            (&mut policy.fabric, "hca_vendor", "hca_class"),
+        ] {
+            filter.vendor = hexadecimal(vendor, &[4]).or_else(|| filter.vendor.take());
+            filter.class = hexadecimal(class, &[2, 4, 6]).unwrap_or_else(|| filter.class.clone());
+        }
+        policy.gpus = of("gpu_count").and_then(|value| value.parse().ok());
+        let subnet = of("guest_subnet").and_then(|value| {
+            let (network, length) = value.split_once('/')?;
+            Some((network.parse().ok()?, length.parse().ok().filter(|length| *length <= 32)?))
+        });
+        if let Some((network, prefix_length)) = subnet {
+            policy.subnet = SliceSubnet { network, prefix_length, ..policy.subnet };
+        }
+        let first = of("dhcp_first").and_then(|value| value.parse::<Ipv4Addr>().ok());
+        let number = first.and_then(|one| u32::from(one).checked_sub(policy.subnet.network.into()));
+        policy.subnet.first_host = number.unwrap_or(policy.subnet.first_host);
+        policy
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use gpuaas_types::slot::SlotChange;
 use gpuaas_types::topology::{GpuModule, HostTopology, NumaResources, TopologyFunction};
 
 use super::*;
@@ -136,4 +137,88 @@ fn guests_of_two_nodes_have_other_addresses() {
     let mac = |node: &str| slot_map(node, &board(), &SlotPolicy::default()).slots[7].mac.clone();
     assert!(mac("j22u15").starts_with("02:") && mac("j22u15").ends_with(":07"));
     assert_ne!(mac("j22u15"), mac("j22u11"));
+}
+
+#[test]
+fn a_difference_is_told_by_gpu_and_field() {
+    let host = board();
+    let before = slot_map("j22u15", &host, &SlotPolicy::default());
+    assert_eq!(map_difference(&before, &before), []);
+    let mut other = host.clone();
+    other.gpu_modules[0].serial = Some("165".to_owned());
+    other.functions[1].driver = Some("nvidia".to_owned());
+    let after = slot_map("j22u15", &other, &SlotPolicy::default());
+    let line = |change: &SlotChange| {
+        let gpu = change.gpu.as_deref().unwrap_or("host");
+        format!("{gpu} {}: {} -> {}", change.what, change.before, change.after)
+    };
+    let lines: Vec<String> = map_difference(&before, &after).iter().map(line).collect();
+    assert_eq!(
+        lines,
+        ["0000:10:00.0 gpu.serial:  -> 165", "0000:11:00.0 blocker gpu_driver:  -> nvidia",]
+    );
+    other.functions.remove(7);
+    let fewer = slot_map("j22u15", &other, &SlotPolicy::default());
+    let lines: Vec<String> = map_difference(&after, &fewer).iter().map(line).collect();
+    assert!(lines.contains(&"0000:17:00.0 slot: there -> ".to_owned()), "{lines:?}");
+    assert!(lines[0].starts_with("host "), "{lines:?}");
+}
+
+/// A map of three slots: free of blockers, with one that may be overridden, with one that may not.
+fn three_slots() -> SlotMap {
+    let mut map = slot_map("j22u15", &board(), &SlotPolicy::default());
+    map.slots.truncate(3);
+    map.slots.iter_mut().for_each(|slot| slot.blockers.clear());
+    map.slots[1].blockers.push(blocker(SlotBlockerCode::VfFar, "near", "far"));
+    map.slots[2].blockers.push(blocker(SlotBlockerCode::GpuAcsOff, "on", "off"));
+    map
+}
+
+#[test]
+fn an_approval_overrides_what_is_named_and_never_isolation() {
+    let mut map = three_slots();
+    let indexes = |wanted: &[u32], map: &SlotMap| {
+        let slots = approvable(map, wanted).map_err(|fault| fault.to_string())?;
+        Ok::<_, String>(slots.iter().map(|slot| slot.index).collect::<Vec<_>>())
+    };
+    assert_eq!(indexes(&[], &map), Ok(vec![0]));
+    assert_eq!(indexes(&[1, 0, 1], &map), Ok(vec![1, 0]));
+    let refused = indexes(&[0, 2], &map).unwrap_err();
+    assert_eq!(refused, "slot 2 is blocked by gpu_acs_off");
+    assert_eq!(indexes(&[3], &map).unwrap_err(), "there is no slot 3 among 3");
+    map.host_blockers.push(blocker(SlotBlockerCode::GpuCount, "8", "3"));
+    let refused = indexes(&[], &map).unwrap_err();
+    assert_eq!(refused, "each slot has a blocker, and none was named");
+    assert_eq!(indexes(&[0], &map), Ok(vec![0]));
+    map.host_blockers.push(blocker(SlotBlockerCode::IommuOff, "on", "off"));
+    let refused = indexes(&[0], &map).unwrap_err();
+    assert_eq!(refused, "the host is blocked by iommu_off");
+}
+
+#[test]
+fn an_approved_slot_is_stale_once_the_host_is_another_or_does_not_isolate() {
+    let map = three_slots();
+    assert_eq!(stale_reason(&map, 0, &map.digest), None);
+    assert_eq!(stale_reason(&map, 1, &map.digest), None, "an operator answers for it");
+    let reason = stale_reason(&map, 2, &map.digest);
+    assert_eq!(reason.as_deref(), Some("blocked by gpu_acs_off"));
+    assert!(stale_reason(&map, 0, "another").unwrap().contains("no longer"));
+}
+
+#[test]
+fn a_policy_follows_the_inputs_of_the_slice_bundle() {
+    let inputs = [
+        ("gpu_count", "4"),
+        ("hca_class", "0207"),
+        ("guest_subnet", "10.7.0.0/25"),
+        ("dhcp_first", "10.7.0.20"),
+        ("gpu_class", "what"),
+    ];
+    let inputs = inputs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let policy = SlotPolicy::from_inputs(&inputs);
+    assert_eq!((policy.gpus, policy.fabric.class.as_str()), (Some(4), "0207"));
+    assert_eq!(policy.gpu, SlotPolicy::default().gpu, "what is no class is not taken");
+    assert_eq!(policy.subnet.address(0), Some(Ipv4Addr::new(10, 7, 0, 20)));
+    assert_eq!(policy.subnet.address(107), None);
+    assert_eq!(SlotPolicy::from_inputs(&Default::default()), SlotPolicy::default());
 }

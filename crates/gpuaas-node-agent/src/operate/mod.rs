@@ -9,6 +9,7 @@ mod drift;
 mod operation;
 mod packages;
 mod service;
+mod slice_topology;
 #[cfg(test)]
 pub(crate) mod test_host;
 mod trust;
@@ -58,6 +59,7 @@ async fn dispatch(
             let request = diagnostics::DiagnosticsRequest { units, journal_lines, max_bytes };
             diagnostics::run(context, &request).await
         }
+        Operation::DiscoverSlices {} => slice_topology::run(context).await,
         Operation::AgentUpdate { version, digest, size_bytes, url, confirm_seconds, .. } => {
             let (size_bytes, confirm_seconds) = (*size_bytes, *confirm_seconds);
             let target = update::UpdateTarget { version, digest, size_bytes, url, confirm_seconds };

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 
 use gpuaas_types::agent::{Change, Finding, TaskArchive, TaskResult};
+use gpuaas_types::topology::TopologyReport;
 
 use crate::atomic_file;
 use crate::command::CommandError;
@@ -24,6 +25,8 @@ pub(crate) struct OperationOutcome {
     pub(crate) changes: Vec<Change>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) archive: Option<TaskArchive>,
+    /// Devices that slices are made of.
+    pub(crate) topology: Option<TopologyReport>,
     /// One sentence for the operator.
     pub(crate) message: String,
     /// Whether another executable has replaced the agent's.
@@ -93,6 +96,7 @@ impl From<Result<OperationOutcome, OperationError>> for CompletedTask {
             findings: outcome.findings,
             archive: outcome.archive,
             facts: serde_json::Value::Null,
+            topology: outcome.topology,
         };
         Self { result, restart }
     }

@@ -28,6 +28,7 @@ mod regions;
 mod retention;
 mod runs;
 mod setup;
+mod slots;
 mod step_durations;
 mod tokens;
 mod watching;

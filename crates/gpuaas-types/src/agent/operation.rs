@@ -59,6 +59,8 @@ pub enum Operation {
         #[serde(default = "archive_bytes")]
         most_bytes: u32,
     },
+    /// Reads the devices that slices are made of, and changes nothing.
+    DiscoverSlices {},
     /// Puts another version of the agent in its place, once it has proven that it lives.
     AgentUpdate {
         /// The bundle of kind `node_agent` that holds it, as it was published and approved:
@@ -217,6 +219,7 @@ impl Operation {
             Self::RefreshTrust { .. } => "refresh_trust",
             Self::UpdatePackages { .. } => "update_packages",
             Self::CollectDiagnostics { .. } => "collect_diagnostics",
+            Self::DiscoverSlices {} => "discover_slices",
             Self::AgentUpdate { .. } => "agent_update",
         }
     }
@@ -229,7 +232,7 @@ impl Operation {
             Self::RepairDrift { .. } => 4 * 3600,
             Self::RefreshTrust { .. } => 60,
             Self::UpdatePackages { lock_seconds, .. } => 3600 + 2 * *lock_seconds,
-            Self::CollectDiagnostics { .. } => 600,
+            Self::CollectDiagnostics { .. } | Self::DiscoverSlices {} => 600,
             Self::AgentUpdate { confirm_seconds, .. } => 1200 + 2 * *confirm_seconds,
         }
     }
@@ -240,7 +243,9 @@ impl Operation {
     pub const fn may_repeat(&self) -> bool {
         match self {
             Self::Service { action, .. } => !matches!(action, ServiceAction::Restart),
-            Self::RefreshTrust { .. } | Self::CollectDiagnostics { .. } => true,
+            Self::RefreshTrust { .. }
+            | Self::CollectDiagnostics { .. }
+            | Self::DiscoverSlices {} => true,
             Self::RepairDrift { .. } | Self::UpdatePackages { .. } | Self::AgentUpdate { .. } => {
                 false
             }
@@ -260,6 +265,7 @@ impl Operation {
             Self::RepairDrift { .. } | Self::UpdatePackages { .. } => true,
             Self::RefreshTrust { .. }
             | Self::CollectDiagnostics { .. }
+            | Self::DiscoverSlices {}
             | Self::AgentUpdate { .. } => false,
         }
     }

@@ -53,6 +53,7 @@ impl Operation {
             Self::CollectDiagnostics { units, journal_lines, most_bytes } => {
                 diagnostics(units, *journal_lines, *most_bytes)
             }
+            Self::DiscoverSlices {} => Ok(()),
             Self::AgentUpdate {
                 version, digest, size_bytes, url, floor, confirm_seconds, ..
             } => {

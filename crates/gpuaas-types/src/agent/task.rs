@@ -6,6 +6,7 @@ use super::host_check::HostCheck;
 use super::operation::Operation;
 use crate::ids::{NodeId, TaskId};
 use crate::time::Timestamp;
+use crate::topology::TopologyReport;
 
 /// What a task asks for. Each kind has its own parameters; there is no shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,4 +167,7 @@ pub struct TaskResult {
     /// Host facts, as the `host-facts` crate writes them.
     #[serde(default)]
     pub facts: serde_json::Value,
+    /// Devices of the host that slices are made of, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<TopologyReport>,
 }

@@ -137,6 +137,14 @@ TaskAsked "task_asked" "An operator has the agent do something" {
     owner: None, next_action: "",
     doc: "A task was signed for the agent, see `gpuaas node tasks NODE`",
 }
+SlotsApproved "slots_approved" "An operator approved slots for leases" {
+    owner: None, next_action: "",
+    doc: "The slots are free and may be handed out; the text names them, who said so and why",
+}
+SlotsStale "slots_stale" "Approved slots are not handed out any more" {
+    owner: Some(Owner::PlatformOperator), next_action: "look at `gpuaas slice map NODE --diff`, mend the host or approve the map anew with `gpuaas slice approve NODE --digest DIGEST --reason TEXT`",
+    doc: "A discovery saw that the host is no longer what was approved, or does not isolate; the text names the slots and why",
+}
 CertificateRevoked "certificate_revoked" "The node's certificates were revoked" {
     owner: None, next_action: "",
     doc: "The agent is refused from its next call on",

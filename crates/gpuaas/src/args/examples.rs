@@ -120,6 +120,13 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
         "bundle withdraw",
         "gpuaas bundle withdraw site-net@0.1.0 --site lab --reason \"breaks the uplink\"",
     ),
+    ("slice discover", "gpuaas slice discover j22u11 --wait"),
+    ("slice map", "gpuaas slice map j22u11 --diff"),
+    (
+        "slice approve",
+        "gpuaas slice approve j22u11 --digest DIGEST --slot 0 --slot 1 --reason \"looked at\"",
+    ),
+    ("slice list", "gpuaas slice list --site lab"),
     ("task-key list", "gpuaas task-key list"),
     ("task-key stage", "gpuaas task-key stage"),
     ("task-key activate", "gpuaas task-key activate --grace-seconds 3600"),

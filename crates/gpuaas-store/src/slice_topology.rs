@@ -1,0 +1,94 @@
+//! What agents read of the devices that slices are made of, and the slot maps of it.
+//!
+//! A node has one row: the last report with its map, and the map of the discovery before, for a
+//! difference. The report is kept whole, so that a map can be made of it again by other rules.
+
+use gpuaas_types::slot::SlotMap;
+use gpuaas_types::topology::TopologyReport;
+use gpuaas_types::{NodeId, TaskId, Timestamp};
+
+use crate::database::{Conn, Val, args};
+use crate::error::StoreError;
+use crate::slice_slot;
+use crate::store::Store;
+use crate::tables::slice_topology::{SliceTopology, lock_node, read};
+
+/// A report with the map that was made of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSliceTopology {
+    /// Node that was read.
+    pub node_id: NodeId,
+    /// Task that asked for it; the node's, and not finished.
+    pub task_id: TaskId,
+    /// What the agent read.
+    pub report: TopologyReport,
+    /// The map of it.
+    pub map: SlotMap,
+}
+
+async fn record(
+    conn: &mut Conn,
+    now: Timestamp,
+    new: &NewSliceTopology,
+) -> Result<bool, StoreError> {
+    let NewSliceTopology { node_id, task_id, report, map } = new;
+    lock_node(conn, *node_id).await?;
+    let task = conn
+        .first(
+            "SELECT id FROM node_task WHERE id = $1 AND node_id = $2 AND finished_at IS NULL",
+            args![task_id.0, node_id.0],
+        )
+        .await?;
+    if task.is_none() {
+        return Ok(false);
+    }
+    // An agent that got no answer sends the same report again: it is no discovery of its own.
+    conn.execute(
+        "INSERT INTO slice_topology (node_id, task_id, observed_at, report, map) \
+         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (node_id) DO UPDATE SET \
+         previous_at = CASE WHEN slice_topology.task_id = excluded.task_id \
+         THEN slice_topology.previous_at ELSE slice_topology.observed_at END, \
+         previous_map = CASE WHEN slice_topology.task_id = excluded.task_id \
+         THEN slice_topology.previous_map ELSE slice_topology.map END, \
+         task_id = excluded.task_id, observed_at = excluded.observed_at, \
+         report = excluded.report, map = excluded.map",
+        vec![node_id.0.into(), task_id.0.into(), now.into(), Val::json(report)?, Val::json(map)?],
+    )
+    .await?;
+    slice_slot::follow_map(conn, now, *node_id, map).await?;
+    Ok(true)
+}
+
+/// Forgets discovery and slots of a node: its system is gone.
+pub(crate) async fn forget(conn: &mut Conn, node_id: NodeId) -> Result<(), StoreError> {
+    conn.execute("DELETE FROM slice_slot WHERE node_id = $1", args![node_id.0]).await?;
+    conn.execute("DELETE FROM slice_topology WHERE node_id = $1", args![node_id.0]).await?;
+    Ok(())
+}
+
+impl Store {
+    /// Keeps a report with its map, in the place of the one before, whose map is kept for a
+    /// difference. Candidate slots follow the map; free ones that are no longer what was approved
+    /// become stale. Answers `false`, and changes nothing, where the node has no such open task.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn record_slice_topology(
+        &self,
+        now: Timestamp,
+        new: NewSliceTopology,
+    ) -> Result<bool, StoreError> {
+        self.write(move |conn| Box::pin(async move { record(conn, now, &new).await })).await
+    }
+
+    /// The last discovery of a node; none: it was never discovered, or released since.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn slice_topology(
+        &self,
+        node_id: NodeId,
+    ) -> Result<Option<SliceTopology>, StoreError> {
+        read(&mut self.reader().await?, node_id).await
+    }
+}

@@ -1,0 +1,145 @@
+//! `gpuaas slice`: slots of hosts, from discovery to approval.
+
+use std::fmt::Write as _;
+
+use gpuaas_client::ApiClient;
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
+use gpuaas_types::slot::{
+    DiscoveryRequest, SliceMapView, SlotApprovalRequest, SlotBlocker, SlotInventory,
+    SlotMapDifference,
+};
+
+use crate::args::{SliceCommand, SliceDiscoverArgs};
+use crate::node_task;
+
+/// Runs the command.
+///
+/// # Errors
+/// What the control plane refuses, or that it does not answer.
+pub(crate) async fn run(command: SliceCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        SliceCommand::Discover(args) => discover(args, terminal).await,
+        SliceCommand::Map(args) => {
+            let client = ApiClient::from_args(&args.api)?;
+            if args.diff {
+                let difference = client.slice_map_difference(&args.node).await?;
+                return output::print(terminal, args.api.format, &difference, draw_difference);
+            }
+            let map = client.slice_map(&args.node).await?;
+            output::print(terminal, args.api.format, &map, draw_map)
+        }
+        SliceCommand::Approve(args) => {
+            let body = SlotApprovalRequest {
+                digest: args.digest,
+                slots: args.slots,
+                actor: args.who.actor,
+                reason: args.reason,
+            };
+            let slots = ApiClient::from_args(&args.api)?.approve_slots(&args.node, &body).await?;
+            output::print(terminal, args.api.format, &slots, draw_slots)
+        }
+        SliceCommand::List(args) => {
+            let slots = ApiClient::from_args(&args.api)?.slots(args.site.as_deref()).await?;
+            output::print(terminal, args.api.format, &slots, draw_slots)
+        }
+    }
+}
+
+async fn discover(args: SliceDiscoverArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    let body = DiscoveryRequest {
+        actor: args.who.actor,
+        reason: args.reason,
+        within_seconds: args.within,
+    };
+    let mut task = client.discover_slices(&args.node, &body).await?;
+    if args.wait {
+        task = node_task::wait_with_limit(&client, task, args.timeout, terminal).await?;
+    }
+    output::print(terminal, args.api.format, &task, node_task::draw)?;
+    if args.wait { node_task::verdict(&task) } else { Ok(()) }
+}
+
+fn draw_map(map: &SliceMapView, style: Style) -> String {
+    let mut text = output::fields(&[
+        ("node", map.node.clone()),
+        ("digest", map.digest.clone()),
+        ("discovered", format!("in {:.2} s", map.discovery_seconds)),
+        ("partitions", map.partitions.len().to_string()),
+    ]);
+    let rows = map.slots.iter().map(|slot| {
+        let codes: Vec<&str> = slot.blockers.iter().map(|one| one.code.as_str()).collect();
+        vec![
+            slot.index.to_string(),
+            slot.state.to_string(),
+            slot.gpu.address.clone(),
+            slot.fabric_vf.as_ref().map(|vf| vf.address.clone()).unwrap_or_default(),
+            slot.nvme.as_ref().map(|nvme| nvme.serial.clone()).unwrap_or_default(),
+            slot.numa_node.map(|node| node.to_string()).unwrap_or_default(),
+            slot.cpus.clone(),
+            slot.hugepages.to_string(),
+            codes.join(" "),
+        ]
+    });
+    let header = ["SLOT", "STATE", "GPU", "FABRIC VF", "NVME", "NUMA", "CPUS", "PAGES", "BLOCKERS"];
+    // Writing to a String cannot fail.
+    let drops = ["CPUS", "PAGES", "NVME", "FABRIC VF"];
+    write!(text, "\n{}", output::table_dropping(style, &header, &drops, rows)).ok();
+    let blockers = |name: &str, blockers: &[SlotBlocker]| {
+        let line = |one: &SlotBlocker| {
+            let SlotBlocker { code, expected, seen, fixed_by, overridable } = one;
+            let may = if *overridable { ", may be approved anyway" } else { "" };
+            format!("\n{name} {code}: expected {expected}; seen {seen} ({fixed_by}{may})")
+        };
+        blockers.iter().map(line).collect::<String>()
+    };
+    text = text.trim_end().to_owned();
+    text.push_str(&blockers("host", &map.host_blockers));
+    for slot in &map.slots {
+        text.push_str(&blockers(&format!("slot {}", slot.index), &slot.blockers));
+    }
+    text
+}
+
+fn draw_difference(difference: &SlotMapDifference, style: Style) -> String {
+    let before = match (difference.before_at, &difference.before_digest) {
+        (Some(at), Some(digest)) => format!("{digest} of {}", style.exact_moment(at)),
+        _ => "there is no earlier map".to_owned(),
+    };
+    let after =
+        format!("{} of {}", difference.after_digest, style.exact_moment(difference.after_at));
+    let mut text =
+        output::fields(&[("node", difference.node.clone()), ("before", before), ("after", after)]);
+    let rows = difference.changes.iter().map(|change| {
+        let gpu = change.gpu.clone().unwrap_or_else(|| "host".to_owned());
+        vec![gpu, change.what.clone(), change.before.clone(), change.after.clone()]
+    });
+    if !difference.changes.is_empty() {
+        let header = ["GPU", "WHAT", "BEFORE", "AFTER"];
+        // Writing to a String cannot fail.
+        write!(text, "\n{}", output::table(style, &header, rows)).ok();
+    }
+    text
+}
+
+fn draw_slots(inventory: &SlotInventory, style: Style) -> String {
+    let rows = inventory.slots.iter().map(|slot| {
+        vec![
+            slot.node.clone(),
+            slot.index.to_string(),
+            slot.state.to_string(),
+            style.moment(slot.since),
+            slot.gpu.clone(),
+            slot.blockers.join(" "),
+            slot.reason.clone(),
+        ]
+    });
+    let header = ["NODE", "SLOT", "STATE", "SINCE", "GPU", "BLOCKERS", "REASON"];
+    let mut text = output::table_dropping(style, &header, &["REASON", "SINCE"], rows);
+    let SlotInventory { reviewable, schedulable, .. } = inventory;
+    // Writing to a String cannot fail.
+    write!(text, "\n{reviewable} to be reviewed, {schedulable} free for leases").ok();
+    text
+}
