@@ -155,7 +155,10 @@ fn a_difference_is_told_by_gpu_and_field() {
     let lines: Vec<String> = map_difference(&before, &after).iter().map(line).collect();
     assert_eq!(
         lines,
-        ["0000:10:00.0 gpu.serial:  -> 165", "0000:11:00.0 blocker gpu_driver:  -> nvidia",]
+        [
+            "0000:10:00.0 gpu.serial:  -> 165",
+            "0000:11:00.0 blocker gpu_driver:  -> 0000:11:00.0 has nvidia",
+        ]
     );
     other.functions.remove(7);
     let fewer = slot_map("j22u15", &other, &SlotPolicy::default());
