@@ -187,7 +187,7 @@ pub(crate) async fn task_result(
     })?;
     let now = ctx.now();
     if let Some(report) = result.topology.take() {
-        slice_report::record(&ctx, agent.node_id, task_id, report, &mut result).await?;
+        slice_report::record(&ctx, agent.node_id, task_id, *report, &mut result).await?;
     }
     let step = ctx.store.run(agent.run_id).await?.step;
     let text = if result.succeeded {

@@ -26,7 +26,7 @@ pub(crate) struct OperationOutcome {
     pub(crate) findings: Vec<Finding>,
     pub(crate) archive: Option<TaskArchive>,
     /// Devices that slices are made of.
-    pub(crate) topology: Option<TopologyReport>,
+    pub(crate) topology: Option<Box<TopologyReport>>,
     /// One sentence for the operator.
     pub(crate) message: String,
     /// Whether another executable has replaced the agent's.

@@ -44,7 +44,7 @@ pub(super) async fn run(
         topology.namespaces.len(),
         topology.numa_nodes.len()
     );
-    let topology = Some(TopologyReport { discovery_seconds, topology });
+    let topology = Some(Box::new(TopologyReport { discovery_seconds, topology }));
     Ok(OperationOutcome { topology, findings, message, ..OperationOutcome::default() })
 }
 
@@ -132,7 +132,7 @@ esac
         write_host(dir.path());
         let done = discover(&host, false).await;
         assert!(done.succeeded, "{done:?}");
-        let TopologyReport { discovery_seconds, topology } = done.topology.unwrap();
+        let TopologyReport { discovery_seconds, topology } = *done.topology.unwrap();
         assert!(discovery_seconds > 0.0);
         let gpu = &topology.functions[0];
         assert_eq!((gpu.address.as_str(), gpu.numa_node), ("0000:19:00.0", None));

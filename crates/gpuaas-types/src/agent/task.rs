@@ -169,5 +169,5 @@ pub struct TaskResult {
     pub facts: serde_json::Value,
     /// Devices of the host that slices are made of, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub topology: Option<TopologyReport>,
+    pub topology: Option<Box<TopologyReport>>,
 }
