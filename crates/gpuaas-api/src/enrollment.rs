@@ -83,7 +83,8 @@ pub(crate) async fn enroll(
     let enrolled = contest_if_other_key(&ctx, enrolled, run_id, address).await?;
     ctx.wake_engine();
     if enrolled.again {
-        tracing::info!(run = %enrolled.run_id, "an agent enrolled again before its first heartbeat");
+        let node = node_name(&ctx, node_id).await;
+        tracing::info!(node, %run_id, "an agent enrolled again before its first heartbeat");
     }
     let (certificate, credential) = issued.into_response_fields();
     Ok(Json(EnrollResponse {
@@ -94,6 +95,12 @@ pub(crate) async fn enroll(
         poll_seconds: ctx.settings.poll_seconds.min(MAX_POLL_SECONDS),
         task_keys,
     }))
+}
+
+/// The hostname of a node, for the log; without one its id.
+async fn node_name(ctx: &Ctx, node_id: NodeId) -> String {
+    let listed = ctx.store.listed_node(node_id).await;
+    listed.map_or_else(|_| node_id.to_string(), |listed| listed.node.hostname)
 }
 
 /// Passes on what the store answered. Where it was that another key has used the token, revokes
@@ -122,7 +129,8 @@ async fn contest_if_other_key<T>(
         ),
     };
     if ctx.store.contest_enrollment(now, run_id, address, vec![line]).await? {
-        tracing::error!(run = %run_id, "two keys asked to enroll with one token");
+        let node = node_name(ctx, ctx.store.run(run_id).await?.node_id).await;
+        tracing::error!(node, %run_id, "two keys asked to enroll with one token");
         ctx.wake_engine();
     }
     Ok(answer?)

@@ -52,7 +52,6 @@ pub(crate) async fn ask_region(shared: &Shared, site_id: SiteId, site: &Site) {
         Err(error) => Err(error),
     };
     if let Err(error) = woken {
-        let site = &site.record.spec.name;
-        tracing::warn!(%error, site, "runs that waited for the region were not woken");
+        tracing::warn!(%error, "runs that waited for the region were not woken");
     }
 }

@@ -19,6 +19,7 @@ use gpuaas_types::machine::{MachineView, Observation, maas_status};
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{DriftAction, DriftKind, NodeState, RunStatus, SiteId, Timestamp};
 use maas_client::MachineFilter;
+use tracing::Instrument as _;
 
 use crate::feed_pace::HOSTS_FACTOR;
 use crate::maas_view;
@@ -46,7 +47,8 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
             Ok(sites) => {
                 failing.succeeded();
                 for site in sites {
-                    sweep_site(&shared, site.id).await;
+                    let span = tracing::info_span!("site_sweep", site = site.spec.name);
+                    sweep_site(&shared, site.id).instrument(span).await;
                 }
             }
             Err(error) => failing.failed(&error),
@@ -62,7 +64,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
 /// Sweeps a site, if it is due.
 pub(crate) async fn sweep_site(shared: &Shared, site_id: SiteId) {
     if let Err(error) = sweep_if_due(shared, site_id, shared.config.sweep_seconds).await {
-        tracing::warn!(%site_id, %error, "the sweep was not recorded");
+        tracing::warn!(%error, "the sweep was not recorded");
     }
 }
 
@@ -100,7 +102,7 @@ pub(crate) async fn check_machines(
         let seen = match read(&site, batch).await {
             Ok(seen) => seen,
             Err(error) => {
-                tracing::warn!(%site_id, %error, "machines that changed were not read");
+                tracing::warn!(%error, "machines that changed were not read");
                 break;
             }
         };
@@ -122,7 +124,7 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
     let site = match shared.sites.get(id).await {
         Ok(site) => site,
         Err(error) => {
-            tracing::warn!(site_id = %id, %error, "the site cannot be swept");
+            tracing::warn!(%error, "the site cannot be swept");
             return Ok(());
         }
     };
@@ -136,7 +138,7 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
         let seen = match read(&site, batch).await {
             Ok(seen) => seen,
             Err(error) => {
-                tracing::warn!(site_id = %id, %error, "the sweep stopped half way");
+                tracing::warn!(%error, "the sweep stopped half way");
                 break;
             }
         };
@@ -307,6 +309,6 @@ async fn raise(
     if missed.is_empty() {
         return Ok(());
     }
-    tracing::warn!(%site_id, nodes = missed.len(), "the sweep found work that the feed missed");
+    tracing::warn!(nodes = missed.len(), "the sweep found work that the feed missed");
     shared.store.record_missed_observation(shared.clock.now(), site_id, missed).await
 }

@@ -72,13 +72,15 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
             Ok(sites) => {
                 failing.succeeded();
                 for site in sites {
-                    if watchers.contains_key(&site.id)
-                        || feed_pace::of_site(&shared, site.id).await == FeedPace::Unwatched
-                    {
+                    if watchers.contains_key(&site.id) {
+                        continue;
+                    }
+                    let span = tracing::info_span!("site_watcher", site = site.spec.name);
+                    let pace = feed_pace::of_site(&shared, site.id).instrument(span.clone()).await;
+                    if pace == FeedPace::Unwatched {
                         continue;
                     }
                     let name = format!("watcher of site {}", site.spec.name);
-                    let span = tracing::info_span!("site_watcher", site = site.spec.name);
                     let watching = watch_site(Arc::clone(&shared), site.id).instrument(span);
                     let watcher = shared.supervisor.spawn_finite(name, watching);
                     watchers.insert(site.id, watcher);
@@ -113,9 +115,12 @@ async fn ask_unwatched_regions(
         if watchers.contains_key(&site_id) || asking.contains_key(&site_id) {
             continue;
         }
-        let name = format!("question to site {site_id}");
+        let site_name = &site.record.spec.name;
+        let name = format!("question to site {site_name}");
+        let span = tracing::info_span!("region_question", site = site_name);
         let for_task = Arc::clone(shared);
-        let asked = async move { outage::ask_region(&for_task, site_id, &site).await };
+        let asked =
+            async move { outage::ask_region(&for_task, site_id, &site).await }.instrument(span);
         asking.insert(site_id, shared.supervisor.spawn_finite(name, asked));
     }
 }
@@ -130,7 +135,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
     let lease = match claimed {
         Ok(Some(lease)) => lease,
         Ok(None) => return,
-        Err(error) => return tracing::warn!(%error, %site_id, "cannot watch the site"),
+        Err(error) => return tracing::warn!(%error, "cannot watch the site"),
     };
     tracing::info!("site watched");
     let mut watcher = Watcher {
@@ -157,11 +162,11 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
     };
     match watched {
         Ok(()) => tracing::info!("site no longer watched"),
-        Err(StoreError::LeaseLost) => tracing::info!(%site_id, "another replica watches the site"),
-        Err(error) => tracing::warn!(%error, %site_id, "the watch could not be recorded"),
+        Err(StoreError::LeaseLost) => tracing::info!("another replica watches the site"),
+        Err(error) => tracing::warn!(%error, "the watch could not be recorded"),
     }
     if let Err(error) = shared.store.release_site_watch(&lease).await {
-        tracing::debug!(%error, %site_id, "the right to watch was gone already");
+        tracing::debug!(%error, "the right to watch was gone already");
     }
 }
 
@@ -179,7 +184,7 @@ async fn renew(shared: &Shared, lease: &WatchLease, term: f64) -> StoreError {
         match shared.store.renew_site_watch(lease, until).await {
             Err(StoreError::LeaseLost) => return StoreError::LeaseLost,
             Err(error) => {
-                tracing::warn!(%error, site_id = %lease.site_id, "the watch was not renewed");
+                tracing::warn!(%error, "the watch was not renewed");
             }
             Ok(()) => {}
         }

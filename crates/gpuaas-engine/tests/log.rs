@@ -50,16 +50,61 @@ fn of_spans<'a>(line: &'a Value, field: &str) -> Option<&'a str> {
     spans.iter().rev().find_map(|span| span[field].as_str())
 }
 
-// One thread, so that every line comes to this test's subscriber.
-#[tokio::test]
-async fn every_line_of_a_run_names_run_node_step_and_effect() {
+/// Collects what this thread logs from `level` on.
+fn collect(level: tracing::Level) -> (LogBuffer, tracing::subscriber::DefaultGuard) {
     let memory = LogBuffer::default();
     let subscriber = tracing_subscriber::fmt()
         .json()
-        .with_max_level(tracing::Level::INFO)
+        .with_max_level(level)
         .with_writer(memory.clone())
         .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    (memory, tracing::subscriber::set_default(subscriber))
+}
+
+/// The value of `field` in a line or in the spans around it.
+fn field_or_span<'a>(line: &'a Value, field: &str) -> Option<&'a str> {
+    line["fields"][field].as_str().or_else(|| of_spans(line, field))
+}
+
+// One thread, so that every line comes to this test's subscriber.
+#[tokio::test]
+async fn a_site_and_a_host_are_named_and_not_told_by_their_ids_alone() {
+    let (memory, _guard) = collect(tracing::Level::DEBUG);
+    let harness = Harness::start(1, ProfileSpec::default()).await;
+    let accepted = harness.onboard(&harness.hosts[0]).await;
+    assert_eq!(harness.rest(accepted.run_id).await.status, RunStatus::Succeeded);
+    harness.change_site(|site| site.url = "http://127.0.0.1:1/MAAS".to_owned()).await;
+    let engine = harness.restart_sweeping(0.05).await;
+    let says = |line: &Value, text: &str| line["fields"]["message"] == text;
+    let about_the_site = ["site health changed", "the sweep stopped half way"];
+    harness
+        .until(async || {
+            let lines = memory.lines();
+            about_the_site.iter().all(|text| lines.iter().any(|line| says(line, text)))
+        })
+        .await;
+    engine.stop().await;
+
+    for line in memory.lines() {
+        if !line["target"].as_str().is_some_and(|target| target.starts_with("gpuaas_engine")) {
+            continue;
+        }
+        let about_site = about_the_site.iter().any(|text| says(&line, text));
+        if about_site || field_or_span(&line, "site_id").is_some() {
+            assert_eq!(field_or_span(&line, "site"), Some("lab"), "{line}");
+        }
+        let about_host = ["node_id", "run_id"].iter().any(|id| field_or_span(&line, id).is_some());
+        if about_host {
+            let name = harness.hosts[0].name.as_str();
+            assert_eq!(field_or_span(&line, "node"), Some(name), "{line}");
+        }
+    }
+}
+
+// One thread, so that every line comes to this test's subscriber.
+#[tokio::test]
+async fn every_line_of_a_run_names_run_node_step_and_effect() {
+    let (memory, _guard) = collect(tracing::Level::INFO);
     let harness = Harness::start(1, ProfileSpec::default()).await;
     let accepted = harness.onboard(&harness.hosts[0]).await;
     let run = harness.rest(accepted.run_id).await;

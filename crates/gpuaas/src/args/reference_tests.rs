@@ -31,6 +31,21 @@ fn write_reference() {
 }
 
 #[test]
+fn hidden_commands_are_not_on_the_page() {
+    fn check(page: &str, command: &Command) {
+        for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            let name = inner.get_bin_name().unwrap_or_default();
+            let is_there = page.contains(&format!("\n## {name}\n"));
+            assert!(is_there != inner.is_hide_set(), "{name}");
+            if !inner.is_hide_set() {
+                check(page, inner);
+            }
+        }
+    }
+    check(&page(), &tree());
+}
+
+#[test]
 fn every_argument_says_what_it_is() {
     fn check(command: &Command) {
         let name = command.get_bin_name().unwrap_or_default();
@@ -72,8 +87,9 @@ fn page() -> String {
     page
 }
 
+/// Hidden commands are no part of the page, as they are none of the help.
 fn section(page: &mut String, command: &Command, shared: &BTreeSet<&str>) {
-    if command.get_name() == "help" {
+    if command.get_name() == "help" || command.is_hide_set() {
         return;
     }
     let name = command.get_bin_name().unwrap_or(command.get_name());
