@@ -5,10 +5,13 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use gpuaas_engine::tokens;
-use gpuaas_store::{NewToken, Store, StoreError, TokenGrant, TokenPurpose, TokenRejection, sha256};
+use gpuaas_store::{
+    NewAuditEntry, NewToken, Store, StoreError, TokenGrant, TokenPurpose, TokenRejection, sha256,
+};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::limits::ListenerKind;
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::ctx::Ctx;
@@ -52,7 +55,8 @@ pub async fn ensure_admin_token(
     }
 }
 
-/// Makes `token` the admin token; the one before counts no more. For one that was lost.
+/// Makes `token` the admin token; the one before counts no more. For one that was lost, or that
+/// others know. `actor` is who is at the control plane's host, and `reason` why; the audit keeps both.
 ///
 /// # Errors
 /// The database's.
@@ -60,8 +64,16 @@ pub async fn replace_admin_token(
     store: &Store,
     now: Timestamp,
     token: &str,
+    actor: &str,
+    reason: &str,
 ) -> Result<(), StoreError> {
-    store.replace_token(now, admin_token(token)).await
+    let entry = NewAuditEntry {
+        actor: format!("host ({actor})"),
+        action: "token.reset".to_owned(),
+        subject: "admin".to_owned(),
+        detail: json!({ "reason": reason }),
+    };
+    store.replace_token(now, admin_token(token), entry).await
 }
 
 fn admin_token(token: &str) -> NewToken {

@@ -24,7 +24,7 @@ use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Problem, Timestamp};
 use serde_json::json;
 
-use crate::body::{Body, JsonBytes, Key, PageFilter, QueryParams};
+use crate::body::{Body, JsonBytes, Key, QueryParams, SitePageFilter, site_id};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
@@ -48,7 +48,7 @@ pub(crate) async fn create(
     for word in spec.machines.iter_mut().filter_map(|machine| machine.take_over.as_mut()) {
         word.actor = caller.actor(&word.actor);
     }
-    let key = idempotency_key("batch", &headers, &bytes)?;
+    let key = idempotency_key("batch", &caller, &headers, &bytes)?;
     if let Some(key) = &key
         && let Some(accepted) = ctx.store.replayed_response(key).await?
     {
@@ -290,10 +290,11 @@ fn keys(hostname: &str, hardware: &NodeHardware) -> Vec<(String, String)> {
 /// `GET /api/v1/batches?after=&limit=`: newest first, without their members.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    QueryParams(asked): QueryParams<PageFilter>,
+    QueryParams(asked): QueryParams<SitePageFilter>,
 ) -> ApiResult<Json<List<BatchResource>>> {
     let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
-    let mut batches = ctx.store.batches(page.query()).await?;
+    let site = site_id(&ctx, asked.site.as_deref()).await?;
+    let mut batches = ctx.store.batches(site, page.query()).await?;
     let next = page.cut(&mut batches, |batch| batch.id.to_string());
     let ids = batches.iter().map(|batch| batch.id);
     let mut members = ctx.store.members_of_batches(ids).await?;

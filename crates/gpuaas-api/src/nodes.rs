@@ -40,7 +40,7 @@ pub(crate) async fn onboard(
     if let Some(word) = &mut request.take_over {
         word.actor = caller.actor(&word.actor);
     }
-    let key = idempotency_key("onboard", &headers, &bytes)?;
+    let key = idempotency_key("onboard", &caller, &headers, &bytes)?;
     if let Some(key) = &key
         && let Some(accepted) = ctx.store.replayed_response(key).await?
     {

@@ -14,8 +14,9 @@ use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, audit, batches, bootstrap, bundles, certificates, control, drift, enrollment,
-    explain, guard, metrics, node_change, nodes, offboarding, onboard_plan, profiles, rejections,
-    removal, roce, runs, secrets, sites, slices, stuck, task_keys, tasks, telemetry, tokens,
+    explain, guard, idempotency, metrics, node_change, nodes, offboarding, onboard_plan, profiles,
+    rejections, removal, roce, runs, secrets, sites, slices, stuck, task_keys, tasks, telemetry,
+    tokens,
 };
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
@@ -132,6 +133,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
+        .route_layer(middleware::from_fn_with_state(ctx.clone(), idempotency::replay))
         .route_layer(middleware::from_fn_with_state(ctx.clone(), access::check))
         .merge(open)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -39,7 +39,7 @@ pub(crate) async fn discover(
 ) -> ApiResult<(StatusCode, Json<TaskView>)> {
     let DiscoveryRequest { actor, reason, within_seconds } = strict::from_slice(&bytes)?;
     let node_id = find_node(&ctx, &text).await?;
-    let key = idempotency_key(&format!("slice-discovery:{node_id}"), &headers, &bytes)?;
+    let key = idempotency_key(&format!("slice-discovery:{node_id}"), &caller, &headers, &bytes)?;
     let operation = Operation::DiscoverSlices {};
     let request = TaskRequest { operation, dry_run: false, actor, reason, within_seconds };
     tasks::give(&ctx, &caller, node_id, request, key).await

@@ -42,7 +42,7 @@ pub(crate) async fn create(
 ) -> ApiResult<(StatusCode, Json<TaskView>)> {
     let request: TaskRequest = strict::from_slice(&bytes)?;
     let node_id = find_node(&ctx, &text).await?;
-    let key = idempotency_key(&format!("task:{node_id}"), &headers, &bytes)?;
+    let key = idempotency_key(&format!("task:{node_id}"), &caller, &headers, &bytes)?;
     give(&ctx, &caller, node_id, request, key).await
 }
 

@@ -4,6 +4,7 @@ mod access;
 mod bundles;
 mod changes;
 mod pages;
+mod patience;
 pub(crate) mod secrets;
 mod slices;
 mod tasks;
@@ -30,7 +31,6 @@ use serde_json::{Map, Value, json};
 use crate::arguments::{ApiArgs, ConnectionArgs};
 use crate::contexts;
 use crate::failure::{Exit, Failure};
-use crate::server_time;
 
 pub use self::trust::Trust;
 
@@ -352,12 +352,12 @@ impl ApiClient {
         self.answer(request).await
     }
 
-    /// `GET /api/v1/batches`.
+    /// `GET /api/v1/batches?site=`.
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
-    pub async fn batches(&self) -> Result<List<BatchResource>, Failure> {
-        self.get_all(&["batches"], &[]).await
+    pub async fn batches(&self, site: Option<&str>) -> Result<List<BatchResource>, Failure> {
+        self.get_all(&["batches"], &[("site", site)]).await
     }
 
     /// `GET /api/v1/batches/KEY`, by name or id.
@@ -407,11 +407,8 @@ impl ApiClient {
     }
 
     async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Failure> {
-        let response =
-            request.bearer_auth(&self.token).send().await.map_err(|e| self.silence(e))?;
-        server_time::note(response.headers());
-        let status = response.status();
-        let body = response.bytes().await.map_err(|error| self.silence(error))?;
+        let sent = patience::send(request.bearer_auth(&self.token)).await;
+        let (status, body) = sent.map_err(|error| self.silence(error))?;
         if !status.is_success() {
             return Err(Failure::refused(refusal(status.as_u16(), &body)));
         }
@@ -449,7 +446,8 @@ fn refusal(status: u16, body: &[u8]) -> Problem {
     });
     if status == 401 {
         "the admin token is in DATA/admin-token of the control plane: give it with --token-file, \
-         --token or GPUAAS_TOKEN; where it is lost, `gpuaas serve --new-admin-token` makes another"
+         --token or GPUAAS_TOKEN; where it is lost, `gpuaas token reset --data DIR --reason TEXT` on its \
+         host makes another"
             .clone_into(&mut problem.hint);
     }
     problem
@@ -458,7 +456,7 @@ fn refusal(status: u16, body: &[u8]) -> Problem {
 fn read_token(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|error| {
         Failure::usage(CommandCode::TokenUnreadable, format!("{}: {error}", path.display()))
-        .hint("`gpuaas serve` writes it to DATA/admin-token, readable by its own user only; where it is lost, `gpuaas serve --new-admin-token` makes another")
+        .hint("`gpuaas serve` writes it to DATA/admin-token, readable by its own user only; where it is lost, `gpuaas token reset --data DIR --reason TEXT` on its host makes another")
     })
 }
 

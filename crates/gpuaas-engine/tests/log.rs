@@ -53,11 +53,8 @@ fn of_spans<'a>(line: &'a Value, field: &str) -> Option<&'a str> {
 /// Collects what this thread logs from `level` on.
 fn collect(level: tracing::Level) -> (LogBuffer, tracing::subscriber::DefaultGuard) {
     let memory = LogBuffer::default();
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .with_max_level(level)
-        .with_writer(memory.clone())
-        .finish();
+    let subscriber =
+        tracing_subscriber::fmt().json().with_max_level(level).with_writer(memory.clone()).finish();
     (memory, tracing::subscriber::set_default(subscriber))
 }
 

@@ -466,16 +466,22 @@ impl Store {
         read_batch(row.ok_or_else(|| StoreError::not_found("batch", key))?.cols())
     }
 
-    /// A page of all batches, newest first.
+    /// A page of the batches of a site, or of all of them, newest first.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn batches(&self, page: Page<BatchId>) -> Result<Vec<StoredBatch>, StoreError> {
+    pub async fn batches(
+        &self,
+        site: Option<SiteId>,
+        page: Page<BatchId>,
+    ) -> Result<Vec<StoredBatch>, StoreError> {
         let sql = batch_select!(
-            "WHERE $1 IS NULL OR (created_at, id) < (SELECT after.created_at, after.id \
-             FROM batch AS after WHERE after.id = $1) ORDER BY created_at DESC, id DESC LIMIT $2"
+            "WHERE ($1 IS NULL OR (created_at, id) < (SELECT after.created_at, after.id \
+             FROM batch AS after WHERE after.id = $1)) AND site_id = COALESCE($3, site_id) \
+             ORDER BY created_at DESC, id DESC LIMIT $2"
         );
-        let values = args![page.after.map(|id| id.0), i64::from(page.limit)];
+        let site = site.map(|id| id.0);
+        let values = args![page.after.map(|id| id.0), i64::from(page.limit), site];
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_batch(row.cols())).collect()
     }

@@ -46,6 +46,7 @@ migrations! {
     "0162_audit_target"
     "0180_access_token"
     "0200_host_value"
+    "0210_request_replay"
     "0230_slice_topology"
     "0231_slice_slot"
 }

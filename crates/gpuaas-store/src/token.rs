@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 use crate::database::{Conn, GroupHints, args};
 use crate::error::{StoreError, TokenRejection};
 use crate::store::Store;
+use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::certificate::{self, CertificateEnding, NewCertificate};
 use crate::tables::token::{
     NewToken, StoredToken, TokenGrant, TokenPurpose, extend_expiry, insert, tokens_with_hashes,
@@ -151,15 +152,21 @@ impl Store {
     }
 
     /// Makes `token` the only credential of its identifier: one that was stored before counts no
-    /// more.
+    /// more, and the audit says so.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn replace_token(&self, now: Timestamp, token: NewToken) -> Result<(), StoreError> {
+    pub async fn replace_token(
+        &self,
+        now: Timestamp,
+        token: NewToken,
+        entry: NewAuditEntry,
+    ) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
                 conn.execute("DELETE FROM token WHERE id = $1", args![token.id.0]).await?;
-                insert(conn, now, &[token]).await
+                insert(conn, now, &[token]).await?;
+                audit::append(conn, now, &entry).await
             })
         })
         .await

@@ -197,7 +197,7 @@ operations! {
     POST   "/api/v1/task-keys"                                   Admin    Everywhere;
     POST   "/api/v1/task-keys/activate"                          Admin    Everywhere;
     POST   "/api/v1/task-keys/retire"                            Admin    Everywhere;
-    GET    "/api/v1/batches"                                     Viewer   Everywhere;
+    GET    "/api/v1/batches"                                     Viewer   SiteOfQuery;
     POST   "/api/v1/batches"                                     Operator SiteOfBody;
     GET    "/api/v1/batches/{batch}"                             Viewer   SiteOfBatch;
     POST   "/api/v1/batches/{batch}/stop"                        Operator SiteOfBatch;

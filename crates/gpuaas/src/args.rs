@@ -33,7 +33,7 @@ mod telemetry;
 mod token;
 
 pub use audit::{AuditCommand, AuditListArgs, NodeTimelineArgs, PageArgs};
-pub use batch::{BatchCommand, BatchOrderArgs, BatchStartArgs};
+pub use batch::{BatchCommand, BatchListArgs, BatchOrderArgs, BatchStartArgs};
 #[cfg(feature = "bench")]
 pub use bench::BenchCommand;
 pub use bundle::{
@@ -61,7 +61,7 @@ pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArg
 pub use slice::{SliceApproveArgs, SliceCommand, SliceDiscoverArgs, SliceListArgs, SliceMapArgs};
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;
-pub use token::{GrantArgument, TokenAddArgs, TokenCommand, TokenRevokeArgs};
+pub use token::{GrantArgument, TokenAddArgs, TokenCommand, TokenResetArgs, TokenRevokeArgs};
 
 /// Turns racked GPU servers into active nodes, through MAAS.
 #[derive(Debug, Parser)]

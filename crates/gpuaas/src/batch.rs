@@ -36,7 +36,7 @@ pub async fn run(command: BatchCommand, terminal: &mut Terminal) -> Result<(), F
     match command {
         BatchCommand::Start(args) => start(&args, terminal).await,
         BatchCommand::List(args) => {
-            let batches = ApiClient::from_args(&args.api)?.batches().await?;
+            let batches = ApiClient::from_args(&args.api)?.batches(args.site.as_deref()).await?;
             output::print(terminal, args.api.format, &batches, list)
         }
         BatchCommand::Show(args) => {

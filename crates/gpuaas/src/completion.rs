@@ -138,7 +138,7 @@ async fn ask(client: &ApiClient, named: Named) -> Result<BTreeSet<String>, Failu
             let open = [("open", "true".to_owned())];
             names(client.runs(&open).await?.items, |run| run.hostname)
         }
-        Named::Batch => names(client.batches().await?.items, |batch| batch.spec.name),
+        Named::Batch => names(client.batches(None).await?.items, |batch| batch.spec.name),
         Named::Bundle => names(client.bundles().await?.items, |bundle| bundle.bundle),
         Named::Context => BTreeSet::new(),
     })

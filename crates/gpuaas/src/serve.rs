@@ -283,7 +283,7 @@ struct Opened<'a> {
 async fn open(options: &ServeOptions) -> Result<Opened<'_>, Failure> {
     let agent = find_agent(options.agent_binary.as_deref())?;
     make_private_dir(&options.data)?;
-    let database = database_url(options);
+    let database = database_url(&options.data, options.database.as_deref());
     let embedded = embedded_path(&database);
     let lock = embedded.as_deref().map(lock).transpose()?;
     let key_file = options.data.join("master.key");
@@ -385,11 +385,9 @@ async fn bundles(
     Ok((catalog, key))
 }
 
-fn database_url(options: &ServeOptions) -> String {
-    options
-        .database
-        .clone()
-        .unwrap_or_else(|| format!("sqlite:{}", options.data.join("gpuaas.db").display()))
+fn database_url(data: &Path, database: Option<&str>) -> String {
+    let embedded = || format!("sqlite:{}", data.join("gpuaas.db").display());
+    database.map_or_else(embedded, str::to_owned)
 }
 
 /// The file of an embedded store; none for a server.

@@ -10,11 +10,13 @@ use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
+use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::access::{AccessView, RoleGrant, TokenRequest, TokenRevocation, TokenView};
 use gpuaas_types::api::List;
 use gpuaas_types::codes::CommandCode;
 
 use crate::args::{TokenAddArgs, TokenCommand};
+use crate::serve::admin_token;
 
 /// Seconds of a day.
 const DAY_SECONDS: u64 = 86_400;
@@ -35,6 +37,19 @@ pub async fn run(command: TokenCommand, terminal: &mut Terminal) -> Result<(), F
             let left = ApiClient::from_args(&args.api)?.revoke_token(&args.name, &body).await?;
             terminal.message(&format!("{} is refused from the next request on", args.name));
             output::print(terminal, args.api.format, &left, table)
+        }
+        TokenCommand::Reset(args) => {
+            let reason = args.reason.trim();
+            if reason.is_empty() {
+                let failure = Failure::usage(CommandCode::CommandLineInvalid, "--reason is empty");
+                return Err(failure.hint("say why: the audit keeps it"));
+            }
+            let (now, actor) = (RealClock.now(), &args.actor.actor);
+            let database = args.database.as_deref();
+            let file = admin_token::reset(&args.data, database, now, actor, reason).await?;
+            let said = "a new admin token is in its file; the one before is refused from now on";
+            terminal.message(said);
+            terminal.data(&file.display().to_string())
         }
         TokenCommand::Whoami(args) => {
             let access = ApiClient::from_args(&args.api)?.access().await?;

@@ -140,6 +140,12 @@ async fn a_role_for_some_sites_holds_there_alone() {
     assert_eq!(list(&at_lab, "?site=lab").await.ok()["items"].as_array().unwrap().len(), 1);
     assert_eq!(list(&elsewhere, "?site=lab").await.code(), "site_not_granted");
     assert_eq!(list(&elsewhere, "?site=other").await.ok()["items"], json!([]));
+    let batches = async |token: &str, query: &str| {
+        rig.call("GET", &format!("/api/v1/batches{query}"), Some(token), None).await
+    };
+    assert_eq!(batches(&at_lab, "?site=lab").await.ok()["items"], json!([]));
+    assert_eq!(batches(&at_lab, "").await.code(), "site_not_granted");
+    assert_eq!(batches(&elsewhere, "?site=lab").await.code(), "site_not_granted");
     let sites = rig.call("GET", "/api/v1/sites", Some(&elsewhere), None).await.ok();
     let names: Vec<&Value> =
         sites["items"].as_array().unwrap().iter().map(|site| &site["spec"]["name"]).collect();

@@ -12,6 +12,7 @@ mod doors;
 mod drift;
 mod http;
 mod id_prefixes;
+mod idempotency;
 mod identity;
 mod limits;
 mod metrics;

@@ -27,7 +27,7 @@ pub struct NewAuditEntry {
 /// another body is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// The sender's key, qualified by the operation, such as `onboard:KEY`.
+    /// Operation, caller and the caller's key, a line each.
     pub key: String,
     /// SHA-256 of the request body.
     pub request_hash: [u8; 32],
@@ -82,7 +82,8 @@ pub(crate) async fn read_response<T: DeserializeOwned + 'static>(
     if hash == key.request_hash {
         return cols.json().map(Some);
     }
-    let detail = format!("the idempotency key {:?} was used for another request", key.key);
+    let senders = key.key.lines().last().unwrap_or_default();
+    let detail = format!("the idempotency key {senders:?} was used for another request");
     Err(StoreError::conflict(ProblemCode::IdempotencyKeyReused, detail))
 }
 

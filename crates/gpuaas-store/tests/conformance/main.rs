@@ -25,6 +25,7 @@ mod fleet;
 mod host_values;
 mod nodes;
 mod regions;
+mod replays;
 mod retention;
 mod runs;
 mod setup;

@@ -273,11 +273,20 @@ fn a_credential_is_replaced() {
             usable_from: NOON,
             expires_at: None,
         };
-        fixture.store.replace_token(NOON, admin("first")).await.unwrap();
-        fixture.store.replace_token(at(1.0), admin("second")).await.unwrap();
+        let entry = |reason: &str| NewAuditEntry {
+            actor: "host (root)".to_owned(),
+            action: "token.reset".to_owned(),
+            subject: "admin".to_owned(),
+            detail: serde_json::json!({ "reason": reason }),
+        };
+        fixture.store.replace_token(NOON, admin("first"), entry("none yet")).await.unwrap();
+        fixture.store.replace_token(at(1.0), admin("second"), entry("lost")).await.unwrap();
         let check = |text| fixture.store.check_token(at(2.0), sha256(text), TokenPurpose::Admin);
         assert_eq!(code(check("first").await), "token_unknown");
         check("second").await.unwrap();
+        let audited = fixture.store.audit_entries(0, 100).await.unwrap();
+        let resets = audited.iter().filter(|one| one.entry.action == "token.reset");
+        assert_eq!(resets.map(|one| one.at).collect::<Vec<_>>(), [NOON, at(1.0)]);
     });
 }
 

@@ -306,6 +306,9 @@ StandInsNotLocal "stand_ins_not_local" "Stand-ins speak in plain text" {
 TokenFileUnwritable "token_file_unwritable" "The file for the token cannot be made" {
     doc: "A token is shown once, so the file is made first, and nothing was asked of the control plane",
 }
+NothingToReset "nothing_to_reset" "There is no control plane's data here" {
+    doc: "The database or the master key is not where the command looks, so this is not the control plane's host or not its folder; nothing was made",
+}
 StdoutUnwritable "stdout_unwritable" "The answer could not be written" {
     doc: "Standard output is closed or its disk is full",
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::shared::{ActorArgs, ListArgs, ShowArgs};
+use super::shared::{ActorArgs, ShowArgs};
 use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas batch`.
@@ -13,13 +13,24 @@ pub enum BatchCommand {
     /// Onboard the machines of a manifest, canaries first.
     Start(BatchStartArgs),
     /// List batches.
-    List(ListArgs),
+    List(BatchListArgs),
     /// Show how far one batch is, machine by machine.
     Show(ShowArgs),
     /// Let a stopped batch go on, with the latest revision of its profile.
     Resume(BatchOrderArgs),
     /// Begin no further machine; those under way go on.
     Stop(BatchOrderArgs),
+}
+
+/// `gpuaas batch list`.
+#[derive(Debug, Clone, Args)]
+pub struct BatchListArgs {
+    /// Only batches of this site; a role for some sites wants one.
+    #[arg(long)]
+    pub site: Option<String>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
 }
 
 /// `gpuaas batch start`.

@@ -137,6 +137,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("token list", "gpuaas token list"),
     ("token revoke", "gpuaas token revoke ci --reason \"the pipeline is gone\""),
+    ("token reset", "gpuaas token reset --data gpuaas-data --reason \"the file was lost\""),
     ("token whoami", "gpuaas token whoami"),
     (
         "context add",

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use gpuaas_client::arguments::ApiArgs;
 use gpuaas_types::access::{Role, RoleGrant};
 
-use super::shared::ListArgs;
+use super::shared::{ActorArgs, ListArgs};
 
 /// `gpuaas token`.
 #[derive(Debug, Subcommand)]
@@ -18,6 +18,8 @@ pub enum TokenCommand {
     List(ListArgs),
     /// End a credential: it is refused from the next request on.
     Revoke(TokenRevokeArgs),
+    /// Make another admin token on the control plane's host, without the API; the one before ends.
+    Reset(TokenResetArgs),
     /// Show whose credential this command uses, and what it may do.
     Whoami(ListArgs),
 }
@@ -59,6 +61,23 @@ pub struct TokenRevokeArgs {
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
+}
+
+/// `gpuaas token reset`.
+#[derive(Debug, Clone, Args)]
+pub struct TokenResetArgs {
+    /// Data folder of the control plane; its `admin-token` gets the new one.
+    #[arg(long, value_name = "DIR", default_value = "gpuaas-data")]
+    pub data: PathBuf,
+    /// Its database, as `gpuaas serve` is started with [default: DATA/gpuaas.db].
+    #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
+    pub database: Option<String>,
+    /// Why; kept in the audit.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Who does so.
+    #[command(flatten)]
+    pub actor: ActorArgs,
 }
 
 /// `ROLE` or `ROLE@SITE,SITE`.

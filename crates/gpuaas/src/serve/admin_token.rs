@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_store::Store;
@@ -11,6 +11,14 @@ use gpuaas_types::Timestamp;
 use gpuaas_types::codes::CommandCode;
 
 use super::data_folder::unwritable;
+use super::preflight;
+
+/// Name of the token's file in the data folder.
+const FILE: &str = "admin-token";
+/// Who makes another token as `serve` starts.
+const STARTED: &str = "gpuaas serve";
+/// Why it does so.
+const NEW_TOKEN: &str = "started with --new-admin-token";
 
 /// The token, where this process knows it, and whether it was made now. `make_another`: in the
 /// place of one that was lost.
@@ -20,12 +28,10 @@ pub(super) async fn ensure(
     now: Timestamp,
     make_another: bool,
 ) -> Result<(Option<String>, bool), Failure> {
-    let path = data.join("admin-token");
+    let path = data.join(FILE);
     let failed = |error| unwritable(data, &error);
     if make_another {
-        let token = gpuaas_api::propose_admin_token().map_err(store_failure)?;
-        write_private(&path, &token).map_err(failed)?;
-        gpuaas_api::replace_admin_token(store, now, &token).await.map_err(store_failure)?;
+        let token = replace(store, data, now, STARTED, NEW_TOKEN).await?;
         return Ok((Some(token), true));
     }
     let kept = read(&path)?;
@@ -47,6 +53,72 @@ pub(super) async fn ensure(
     Ok((None, false))
 }
 
+/// Makes another admin token and keeps it in `data`; the one before counts no more.
+///
+/// The file is there before the token counts, beside the old one: whatever fails before that leaves
+/// the old one good, and what fails after it leaves the new one where the message says.
+async fn replace(
+    store: &Store,
+    data: &Path,
+    now: Timestamp,
+    actor: &str,
+    reason: &str,
+) -> Result<String, Failure> {
+    let path = data.join(FILE);
+    let failed = |error| unwritable(data, &error);
+    if path.is_dir() {
+        let detail = format!("{} is a folder", path.display());
+        return Err(failed(io::Error::other(detail)));
+    }
+    let token = gpuaas_api::propose_admin_token().map_err(store_failure)?;
+    let beside = path.with_extension("new");
+    write_beside(&beside, &token).map_err(failed)?;
+    let replaced = gpuaas_api::replace_admin_token(store, now, &token, actor, reason).await;
+    if let Err(error) = replaced {
+        fs::remove_file(&beside).map_err(failed)?;
+        return Err(store_failure(error));
+    }
+    fs::rename(&beside, &path).map_err(|error| {
+        let detail = format!("the new token counts and is in {}: {error}", beside.display());
+        failed(io::Error::other(detail))
+    })?;
+    Ok(token)
+}
+
+/// `gpuaas token reset`: makes another admin token at the database itself, whether a control plane
+/// runs there or not. Answers the file that holds it.
+///
+/// # Errors
+/// `nothing_to_reset` where there is no database, and `master_key_missing` where its key is not
+/// there: this is no control plane's host; `data_unwritable`; the store's.
+pub(crate) async fn reset(
+    data: &Path,
+    database: Option<&str>,
+    now: Timestamp,
+    actor: &str,
+    reason: &str,
+) -> Result<PathBuf, Failure> {
+    let url = super::database_url(data, database);
+    let embedded = super::embedded_path(&url);
+    let key_file = data.join("master.key");
+    let missing = match &embedded {
+        Some(path) if !path.exists() => Some(path),
+        _ if !key_file.exists() => Some(&key_file),
+        _ => None,
+    };
+    if let Some(path) = missing {
+        let detail = format!("{} is not there", path.display());
+        return Err(Failure::usage(CommandCode::NothingToReset, detail).hint(
+            "run it on the control plane's host, and name what `gpuaas serve` is started with: \
+             `gpuaas token reset --data DIR --reason TEXT`, with --database URL where it has one",
+        ));
+    }
+    let store = preflight::open_store(&url, embedded.as_deref(), &key_file).await?;
+    let replaced = replace(&store, data, now, actor, reason).await;
+    store.close().await;
+    replaced.map(|_| data.join(FILE))
+}
+
 /// What the log says of a token that this process does not know.
 pub(crate) fn unknown(path: &Path) -> String {
     let file = path.display();
@@ -57,7 +129,10 @@ pub(crate) fn unknown(path: &Path) -> String {
             "the admin token was made by another control plane of this database, or {file} is lost"
         )
     };
-    format!("{cause}; `gpuaas serve --new-admin-token` makes another, and the one before ends")
+    format!(
+        "{cause}; `gpuaas token reset --data DIR --reason TEXT` on this host makes \
+         another, and the one before ends"
+    )
 }
 
 /// The kept token; none: there is no file, or an empty one.
@@ -68,8 +143,8 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
         Err(error) => {
             let detail = format!("{}: {error}", path.display());
             Err(Failure::local(CommandCode::AdminTokenUnreadable, detail).hint(
-                "let this user read it; where it is damaged, remove it and start \
-                 `gpuaas serve --new-admin-token`",
+                "let this user read it; where it is damaged, \
+                 `gpuaas token reset --data DIR --reason TEXT` makes another",
             ))
         }
     }
@@ -78,9 +153,18 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
 /// Writes a file that appears whole, for this user alone.
 fn write_private(path: &Path, token: &str) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    writeln!(file, "{token}")?;
-    file.sync_all()?;
+    write_beside(&temporary, token)?;
     fs::rename(&temporary, path)
+}
+
+/// A file for this user alone, made anew: one that lies there may be open to others.
+fn write_beside(path: &Path, token: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "{token}")?;
+    file.sync_all()
 }

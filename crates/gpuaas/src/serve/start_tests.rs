@@ -98,7 +98,7 @@ async fn a_lost_admin_token_is_replaced_where_that_is_asked_for() {
     fs::remove_file(&file).unwrap();
     let handle = started(options(dir.path())).await;
     assert_eq!((handle.admin_token.as_deref(), file.exists()), (None, false));
-    assert!(super::admin_token::unknown(&file).contains("`gpuaas serve --new-admin-token`"));
+    assert!(super::admin_token::unknown(&file).contains("`gpuaas token reset --data DIR"));
     handle.shutdown().await;
 
     let mut anew = options(dir.path());
@@ -113,6 +113,51 @@ async fn a_lost_admin_token_is_replaced_where_that_is_asked_for() {
     };
     assert_eq!((status(&first).await, status(&second).await), (401, 200));
     handle.shutdown().await;
+}
+
+/// Break-glass: without the API, beside a control plane that runs and without one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_reset_at_the_database_whether_a_control_plane_runs_or_not() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let now = gpuaas_types::Timestamp::from_micros(1_700_000_000_000_000);
+    let reset = async || super::admin_token::reset(&data, None, now, "ada", "it leaked").await;
+    let failure = reset().await.unwrap_err();
+    assert_eq!((failure.code(), data.exists()), ("nothing_to_reset", false), "{failure}");
+
+    let handle = started(options(dir.path())).await;
+    let client = reqwest::Client::new();
+    let status = async |token: &str| {
+        let request = client.get(format!("{}/api/v1/sites", handle.url())).bearer_auth(token);
+        request.send().await.unwrap().status().as_u16()
+    };
+    let first = handle.admin_token.clone().unwrap();
+    let file = reset().await.unwrap();
+    let second = fs::read_to_string(&file).unwrap().trim().to_owned();
+    assert_eq!((status(&first).await, status(&second).await), (401, 200));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    // What cannot be kept does not count, and ends nothing.
+    fs::rename(&file, data.join("away")).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert_eq!(reset().await.unwrap_err().code(), "data_unwritable");
+    assert_eq!(status(&second).await, 200);
+    assert!(!data.join("admin-token.new").exists());
+    fs::remove_dir(&file).unwrap();
+    let audited = handle.store.audit_entries(0, 100).await.unwrap();
+    let resets: Vec<_> = audited.iter().filter(|one| one.entry.action == "token.reset").collect();
+    let [one] = resets[..] else { panic!("{resets:?}") };
+    assert_eq!((one.entry.actor.as_str(), one.entry.subject.as_str()), ("host (ada)", "admin"));
+    assert_eq!(one.entry.detail["reason"], "it leaked");
+    handle.shutdown().await;
+
+    reset().await.unwrap();
+    let third = fs::read_to_string(&file).unwrap().trim().to_owned();
+    let handle = started(options(dir.path())).await;
+    assert_eq!(handle.admin_token.as_deref(), Some(third.as_str()));
+    handle.shutdown().await;
+    fs::remove_file(data.join("master.key")).unwrap();
+    assert_eq!(reset().await.unwrap_err().code(), "nothing_to_reset");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
