@@ -14,6 +14,13 @@ use crate::ctx::Ctx;
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::strict;
 
+/// Largest body of an admin request, an enrollment or a callback, in bytes.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+/// Largest body of a task result, in bytes.
+pub const MAX_RESULT_BYTES: usize = 4 << 20;
+/// Largest body of a published bundle, in bytes: 16 MiB in base64, and a signature.
+pub const MAX_BUNDLE_BODY_BYTES: usize = 22 << 20;
+
 /// The bytes of a JSON body.
 pub(crate) struct JsonBytes(pub(crate) Bytes);
 

@@ -19,10 +19,10 @@ use gpuaas_types::codes::ProblemCode;
 use serde_json::Value;
 use tracing::Instrument as _;
 
+use crate::body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, Refusal, problem};
-use crate::routes::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES};
 
 const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
 /// Longer than any request takes.

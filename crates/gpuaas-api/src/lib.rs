@@ -73,5 +73,6 @@ mod telemetry;
 mod tokens;
 
 pub use auth::{ensure_admin_token, propose_admin_token, replace_admin_token};
+pub use body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES};
 pub use ctx::{ApiSettings, ApiState, MAX_POLL_SECONDS, NodeAccess, TelemetryLimits};
-pub use routes::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES, Routers, routers};
+pub use routes::{Routers, routers};

@@ -10,6 +10,7 @@ use axum::{Json, Router, middleware};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::health::{Health, TIME_HEADER, Version};
 
+use crate::body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
@@ -18,13 +19,6 @@ use crate::{
     rejections, removal, roce, runs, secrets, sites, slices, stuck, task_keys, tasks, telemetry,
     tokens,
 };
-
-/// Largest body of an admin request, an enrollment or a callback, in bytes.
-pub const MAX_BODY_BYTES: usize = 1 << 20;
-/// Largest body of a task result, in bytes.
-pub const MAX_RESULT_BYTES: usize = 4 << 20;
-/// Largest body of a published bundle, in bytes: 16 MiB in base64, and a signature.
-pub const MAX_BUNDLE_BODY_BYTES: usize = 22 << 20;
 
 /// Longer than the probe of a MAAS region.
 const ADMIN_LIMIT: Duration = Duration::from_secs(60);

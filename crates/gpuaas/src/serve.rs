@@ -41,7 +41,7 @@ mod preflight;
 mod retention;
 mod server_certificate;
 
-use self::data_folder::{make_private_dir, unwritable};
+use self::data_folder::{database_url, embedded_path, make_private_dir, unwritable};
 use self::limits::BothLimits;
 use self::listeners::Sockets;
 
@@ -383,20 +383,6 @@ async fn bundles(
         SeedError::Catalog(error) => failed(&error),
     })?;
     Ok((catalog, key))
-}
-
-fn database_url(data: &Path, database: Option<&str>) -> String {
-    let embedded = || format!("sqlite:{}", data.join("gpuaas.db").display());
-    database.map_or_else(embedded, str::to_owned)
-}
-
-/// The file of an embedded store; none for a server.
-fn embedded_path(database: &str) -> Option<PathBuf> {
-    if database.starts_with("postgres:") || database.starts_with("postgresql:") {
-        return None;
-    }
-    let path = database.strip_prefix("sqlite://").or_else(|| database.strip_prefix("sqlite:"));
-    Some(PathBuf::from(path.unwrap_or(database)))
 }
 
 /// Takes the embedded store for this process. The lock goes with the process, however it ends.

@@ -10,7 +10,7 @@ use gpuaas_store::Store;
 use gpuaas_types::Timestamp;
 use gpuaas_types::codes::CommandCode;
 
-use super::data_folder::unwritable;
+use super::data_folder::{database_url, embedded_path, unwritable};
 use super::preflight;
 
 /// Name of the token's file in the data folder.
@@ -98,8 +98,8 @@ pub(crate) async fn reset(
     actor: &str,
     reason: &str,
 ) -> Result<PathBuf, Failure> {
-    let url = super::database_url(data, database);
-    let embedded = super::embedded_path(&url);
+    let url = database_url(data, database);
+    let embedded = embedded_path(&url);
     let key_file = data.join("master.key");
     let missing = match &embedded {
         Some(path) if !path.exists() => Some(path),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gpuaas_client::failure::Failure;
 use gpuaas_types::codes::CommandCode;
@@ -26,4 +26,18 @@ pub(super) fn unwritable(dir: &Path, error: &io::Error) -> Failure {
     }
     Failure::local(CommandCode::DataUnwritable, detail)
         .hint("let this user write there, or name another folder with --data")
+}
+
+pub(super) fn database_url(data: &Path, database: Option<&str>) -> String {
+    let embedded = || format!("sqlite:{}", data.join("gpuaas.db").display());
+    database.map_or_else(embedded, str::to_owned)
+}
+
+/// The file of an embedded store; none for a server.
+pub(super) fn embedded_path(database: &str) -> Option<PathBuf> {
+    if database.starts_with("postgres:") || database.starts_with("postgresql:") {
+        return None;
+    }
+    let path = database.strip_prefix("sqlite://").or_else(|| database.strip_prefix("sqlite:"));
+    Some(PathBuf::from(path.unwrap_or(database)))
 }
