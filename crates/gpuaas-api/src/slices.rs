@@ -42,7 +42,7 @@ pub(crate) async fn discover(
     let key = idempotency_key(&format!("slice-discovery:{node_id}"), &caller, &headers, &bytes)?;
     let operation = Operation::DiscoverSlices {};
     let request = TaskRequest { operation, dry_run: false, actor, reason, within_seconds };
-    tasks::give(&ctx, &caller, node_id, request, key).await
+    tasks::issue(&ctx, &caller, node_id, request, key).await
 }
 
 /// `GET /api/v1/admin/nodes/NODE/slice-topology`: the map of the last discovery, with the states of

@@ -43,11 +43,11 @@ pub(crate) async fn create(
     let request: TaskRequest = strict::from_slice(&bytes)?;
     let node_id = find_node(&ctx, &text).await?;
     let key = idempotency_key(&format!("task:{node_id}"), &caller, &headers, &bytes)?;
-    give(&ctx, &caller, node_id, request, key).await
+    issue(&ctx, &caller, node_id, request, key).await
 }
 
 /// Checks a task and gives it to the agent of a node; the earlier one where `key` was used.
-pub(crate) async fn give(
+pub(crate) async fn issue(
     ctx: &Ctx,
     caller: &Caller,
     node_id: NodeId,

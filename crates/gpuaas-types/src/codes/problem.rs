@@ -31,8 +31,7 @@ UnknownField "unknown_field" "The request has a field that does not exist" {
     doc: "Fields that an endpoint does not have are refused, so that a misspelt one is not lost",
 }
 MissingField "missing_field" "A field of the request is missing" {
-    status: 400, owner: None, next_action: "add the field that `errors` names",
-    doc: "A field that has no default was left out",
+    status: 400, owner: None, next_action: "add the field that `errors` names", doc: "A field that has no default was left out",
 }
 InvalidField "invalid_field" "A field of the request cannot be taken as it is" {
     status: 400, owner: None, next_action: "correct the field that `errors` names; it says what the field takes",
@@ -51,8 +50,7 @@ BundleNotFound "bundle_not_found" "The bundle reference does not resolve" {
     doc: "No bundle has this name and version, or this digest",
 }
 BundleRefInvalid "bundle_ref_invalid" "The bundle reference cannot be understood" {
-    status: 400, owner: None, next_action: "write NAME@VERSION, or the digest",
-    doc: "A reference is neither NAME@VERSION nor a digest",
+    status: 400, owner: None, next_action: "write NAME@VERSION, or the digest", doc: "A reference is neither NAME@VERSION nor a digest",
 }
 BundleMalformed "bundle_malformed" "These bytes are no bundle" {
     status: 422, owner: Some(Owner::BundleOwner), next_action: "`gpuaas bundle build DIR` makes the file from a folder",
@@ -135,16 +133,14 @@ SignatureKeyRetired "signature_key_retired" "The signer is not trusted any more"
     doc: "The key that made the signature is trusted no more",
 }
 SignatureExpired "signature_expired" "The signature has expired" {
-    status: 422, owner: None, next_action: "sign the bundle again",
-    doc: "The signature was made to count until a moment that is over",
+    status: 422, owner: None, next_action: "sign the bundle again", doc: "The signature was made to count until a moment that is over",
 }
 SignatureNotYetValid "signature_not_yet_valid" "The signature is from the future" {
     status: 422, owner: Some(Owner::InfraOperator), next_action: "set the clocks of the signer and of the control plane by NTP",
     doc: "The signature is dated later than now",
 }
 BundleDigestMismatch "bundle_digest_mismatch" "Other bytes were signed" {
-    status: 422, owner: None, next_action: "sign these bytes, or send those that were signed",
-    doc: "The signature is of other bytes",
+    status: 422, owner: None, next_action: "sign these bytes, or send those that were signed", doc: "The signature is of other bytes",
 }
 BundleNameMismatch "bundle_name_mismatch" "Another bundle was signed" {
     status: 422, owner: None, next_action: "sign this bundle, or send the one that was signed",
@@ -299,16 +295,14 @@ NodeNotFound "node_not_found" "There is no such node" {
     doc: "No node answers to this name",
 }
 RunNotFound "run_not_found" "There is no such run" {
-    status: 404, owner: None, next_action: "`gpuaas node show NODE` names its run",
-    doc: "No run has this identifier",
+    status: 404, owner: None, next_action: "`gpuaas node show NODE` names its run", doc: "No run has this identifier",
 }
 SecretNotFound "secret_not_found" "There is no such secret" {
     status: 404, owner: None, next_action: "`gpuaas site secret list SITE` shows what is set, and so does `gpuaas profile secret list PROFILE`",
     doc: "No secret is set for this input",
 }
 BatchNotFound "batch_not_found" "There is no such batch" {
-    status: 404, owner: None, next_action: "`gpuaas batch list` shows the batches",
-    doc: "No batch has this name or identifier",
+    status: 404, owner: None, next_action: "`gpuaas batch list` shows the batches", doc: "No batch has this name or identifier",
 }
 AccessTokenNotFound "access_token_not_found" "There is no such token" {
     status: 404, owner: None, next_action: "`gpuaas token list` shows the tokens; one that was revoked stays so",
@@ -347,8 +341,7 @@ NodeExists "node_exists" "The node is already under care" {
     doc: "A node with this hostname or BMC address is in the care of GPUaaS",
 }
 NodeAmbiguous "node_ambiguous" "More than one node matches" {
-    status: 409, owner: None, next_action: "name it by its id",
-    doc: "Several live nodes answer to this name",
+    status: 409, owner: None, next_action: "name it by its id", doc: "Several live nodes answer to this name",
 }
 IdAmbiguous "id_ambiguous" "More than one identifier begins so" {
     status: 409, owner: None, next_action: "write more of it, as far as the answer's candidates differ; or name the node, `gpuaas run show HOST`",
@@ -391,8 +384,7 @@ IdempotencyKeyReused "idempotency_key_reused" "The idempotency key was used with
     doc: "The key belongs to an earlier request that asked for something else",
 }
 IdempotencyKeyInUse "idempotency_key_in_use" "A request with this idempotency key is under way" {
-    status: 409, owner: None, next_action: "send it again in a moment",
-    doc: "The first request with this key is not answered yet",
+    status: 409, owner: None, next_action: "send it again in a moment", doc: "The first request with this key is not answered yet",
 }
 RoceInterfaceTaken "roce_interface_taken" "The interface has a fabric address" {
     status: 409, owner: None, next_action: "`gpuaas roce list` shows the fabric addresses; `gpuaas roce remove --site SITE --host HOST --interface NAME` takes the one that is wrong away",
@@ -435,8 +427,7 @@ BatchStopped "batch_stopped" "The batch is stopped already" {
     doc: "The batch begins no further machine",
 }
 BatchOver "batch_over" "The batch is over" {
-    status: 409, owner: None, next_action: "make another batch for other machines",
-    doc: "Every machine of the batch has ended",
+    status: 409, owner: None, next_action: "make another batch for other machines", doc: "Every machine of the batch has ended",
 }
 RunNotParked "run_not_parked" "The run is not parked" {
     status: 409, owner: None, next_action: "`gpuaas run show RUN` says how it stands",
@@ -447,20 +438,17 @@ TaskKeyStaged "task_key_staged" "A staged key waits already" {
     doc: "One key at a time waits to sign",
 }
 NoTaskKeyStaged "no_task_key_staged" "No key is staged" {
-    status: 409, owner: None, next_action: "`gpuaas task-key stage` makes one",
-    doc: "There is no key that could begin to sign",
+    status: 409, owner: None, next_action: "`gpuaas task-key stage` makes one", doc: "There is no key that could begin to sign",
 }
 TaskKeyActive "task_key_active" "The key signs" {
     status: 409, owner: None, next_action: "let another one sign first: `gpuaas task-key stage`, then `gpuaas task-key activate`",
     doc: "The key that signs cannot be retired",
 }
 BodyTooLarge "body_too_large" "The body is too large" {
-    status: 413, owner: None, next_action: "send less at once",
-    doc: "The body has more bytes than the endpoint takes",
+    status: 413, owner: None, next_action: "send less at once", doc: "The body has more bytes than the endpoint takes",
 }
 UnsupportedMediaType "unsupported_media_type" "The body has a type that is not taken" {
-    status: 415, owner: None, next_action: "send JSON with `Content-Type: application/json`",
-    doc: "The endpoint takes JSON only",
+    status: 415, owner: None, next_action: "send JSON with `Content-Type: application/json`", doc: "The endpoint takes JSON only",
 }
 MaasUnreachable "maas_unreachable" "MAAS does not answer" {
     status: 502, owner: Some(Owner::InfraOperator), next_action: "check the URL, and that this host can reach it: `curl URL/api/2.0/version/`",
@@ -507,8 +495,7 @@ TelemetryNoAddress "telemetry_no_address" "No address of the host is known" {
     doc: "Neither MAAS nor the agent names an address of the host",
 }
 TelemetrySimulated "telemetry_simulated" "The host is simulated" {
-    status: 409, owner: None, next_action: "read the telemetry of a real host",
-    doc: "A simulated host has no edge to reach",
+    status: 409, owner: None, next_action: "read the telemetry of a real host", doc: "A simulated host has no edge to reach",
 }
 TelemetryNotExpected "telemetry_not_expected" "The node is to have no telemetry" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "name a site bundle with telemetry in `site_bootstrap_bundle_ref` of the profile",
