@@ -6,6 +6,7 @@ use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{ProfileSpec, ReleaseMode, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::steps::WITHOUT_REGION;
 use gpuaas_types::{EffectKind, RunKind, RunStatus, Step, Timestamp};
 
 use crate::effect::Effect;
@@ -154,10 +155,12 @@ impl<'a> Snapshot<'a> {
     }
 
     /// From when the deadline of the step counts: what a region that was away kept from happening
-    /// is not held against the run.
+    /// is not held against the run. Where the region has no part in the step it counts from the
+    /// beginning, or a region that goes and comes would put the deadline off for ever.
     #[must_use]
     pub fn patient_since(&self) -> Timestamp {
-        self.answering_since.map_or(self.effort_since(), |back| back.max(self.effort_since()))
+        let back = self.answering_since.filter(|_| !WITHOUT_REGION.contains(&self.run.step));
+        back.map_or(self.effort_since(), |back| back.max(self.effort_since()))
     }
 
     /// Whether the region came back after `failed_at`, so that what failed then is tried at once.

@@ -252,6 +252,9 @@ pub const HOST_GOES_ON: &[Step] = &[
     Step::Confirmation,
 ];
 
+/// Steps that the host and this control plane do between them: a region that is away holds nothing up.
+pub const WITHOUT_REGION: &[Step] = &[Step::AgentCleanup, Step::NodeBootstrap, Step::Enrollment];
+
 impl Step {
     /// The row of the step.
     #[must_use]

@@ -35,6 +35,20 @@ fn waiting(decision: &Decision) -> &str {
     }
 }
 
+/// A region that goes and comes has no part in the cleaning, and does not put its deadline off.
+#[test]
+fn a_cleaning_ends_at_its_deadline_however_often_the_region_was_away() {
+    let mut case = case_of(RunKind::SoftReset, Step::AgentCleanup);
+    case.run.state.task_id = Some(id::<TaskId>(TASK));
+    for visit in 0..3 {
+        let back = f64::from(visit) * 1200.0;
+        (case.answering_since, case.now) = (Some(at(back)), at(back + 60.0));
+        assert_eq!(waiting(&case.decide()), "agent_cleanup");
+    }
+    (case.answering_since, case.now) = (Some(at(3590.0)), at(3601.0));
+    assert_eq!(parked(&case.decide()).0, "deadline_exceeded");
+}
+
 /// The next step and the codes of the notes.
 fn next_codes(case: &Case) -> (Step, Vec<&'static str>) {
     let decision = case.decide();
