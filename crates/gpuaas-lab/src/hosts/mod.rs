@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::host_emulator::HostEmulator;
-use self::options::{HostMode, HostsOptions};
+use self::options::{HostMode, HostsOptions, Loss};
 
 /// Whether this machine can have real hosts with the system in `rootfs`.
 ///
@@ -240,19 +240,23 @@ impl HostSupervisor {
                 tokio::spawn(fleet.host(&host.hostname, data, &root, first, stop.clone()))
             }
             None => {
-                let lost = self.options.lost.iter().filter(|lost| lost.host == host.hostname);
                 let machine = process_host::ProcessHost {
                     root,
                     data_disks: self.data_disks(host),
                     data: data.clone(),
                     kernel_options: system.metadata.kernel_options.clone(),
-                    losses: lost.map(|lost| lost.loss).collect(),
+                    losses: self.losses(host).collect(),
                     emulator: Arc::clone(&self.emulator),
                 };
                 tokio::spawn(process_host::run_host(machine, first, stop.clone()))
             }
         };
         (stop, task)
+    }
+
+    /// What the host loses.
+    fn losses(&self, host: &HostRef) -> impl Iterator<Item = Loss> {
+        self.options.lost.iter().filter(|lost| lost.host == host.hostname).map(|lost| lost.loss)
     }
 
     /// The host as a real one, where it is to be that.
@@ -264,11 +268,16 @@ impl HostSupervisor {
     ) -> Option<Arc<systemd_host::SystemdHost>> {
         let factory =
             self.factory.as_ref().filter(|_| self.options.real_hosts.contains(&host.hostname))?;
+        let mut metadata = system.metadata.clone();
+        // Its other hardware is a tree that no one takes anything from.
+        if self.losses(host).any(|loss| loss == Loss::KernelOptions) {
+            metadata.kernel_options.clear();
+        }
         Some(Arc::new(systemd_host::SystemdHost {
             factory: Arc::clone(factory),
             folder: root.to_owned(),
             hostname: host.hostname.clone(),
-            metadata: system.metadata.clone(),
+            metadata,
             user_data: system.user_data.clone(),
             control_plane_url: system.data.inputs.control_plane_url.clone(),
         }))
