@@ -102,9 +102,9 @@ fn limits() -> String {
 fn metrics() -> String {
     let about = "What `GET /metrics` shows Prometheus, in the text form of OpenMetrics, on the listener of \
                  operators. It asks for a token whose role lets it look everywhere: `gpuaas token add \
-                 prometheus --role viewer`, as `authorization` of the scrape. What all control planes of \
-                 one database show alike is the same from each: take one of them, \
-                 `max without (instance) (...)`.";
+                 prometheus --role viewer --to FILE --reason WHY`, FILE as the `credentials_file` of the \
+                 scrape's `authorization`. What all control planes of one database show alike is the same \
+                 from each: take one of them, `max without (instance) (...)`.";
     let mut page = header("Metrics", about);
     page.push_str("\n| metric | kind | labels | of | what it says |\n|---|---|---|---|---|\n");
     for row in METRICS {
