@@ -62,7 +62,7 @@ mod worker;
 
 pub use clock::{Clock, PacedClock, RealClock};
 pub use clock_choice::ClockChoice;
-pub use config::EngineConfig;
+pub use config::{EngineConfig, IDLE_POLL_SECONDS, POLL_SECONDS};
 pub use engine::{ClaimedRun, Engine};
 pub use failpoint::{Failpoint, Failpoints};
 pub use fetch::{Fetch, ResourceHead};

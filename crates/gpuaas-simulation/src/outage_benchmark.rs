@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
-use gpuaas_engine::Clock as _;
+use gpuaas_engine::{Clock as _, POLL_SECONDS};
 use gpuaas_lab::bench::added::Spread;
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief, SecretString};
 use gpuaas_types::codes::{CommandCode, WaitCode};
@@ -26,8 +26,6 @@ use crate::simulation::Simulation;
 use crate::tick::Tick;
 use crate::transport::OutageKind;
 
-/// As the control plane does unless told otherwise.
-const POLL_SECONDS: f64 = 1.0;
 /// Virtual seconds from one machine to the next.
 const APART_SECONDS: f64 = 5.0;
 /// Part of the fleet that has been named when the outage begins.

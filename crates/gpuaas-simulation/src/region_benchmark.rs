@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
-use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_engine::{Clock as _, POLL_SECONDS, RealClock};
 use gpuaas_lab::bench::usage;
 use gpuaas_store::NodeFilter;
 use gpuaas_types::codes::CommandCode;
@@ -25,8 +25,6 @@ use crate::plan::SimulationPlan;
 use crate::simulation::Simulation;
 use crate::tick::Tick;
 
-/// As the control plane does unless told otherwise.
-const POLL_SECONDS: f64 = 1.0;
 /// Simulated seconds after which the fleet counts as stuck, on top of its arrival.
 const LIMIT_SECONDS: f64 = 7.0 * 86_400.0;
 

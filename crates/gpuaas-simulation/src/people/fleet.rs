@@ -1,7 +1,7 @@
 //! A fleet in service, the people who change it, and the operator who follows the advice.
 
 use gpuaas_client::failure::{Failure, store_failure};
-use gpuaas_engine::Clock as _;
+use gpuaas_engine::{Clock as _, IDLE_POLL_SECONDS, POLL_SECONDS};
 use gpuaas_store::{ListedNode, NodeFilter};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{NodeId, NodeState, RunStatus, Timestamp};
@@ -15,9 +15,6 @@ use crate::recovery::{CommandLine, Operators};
 use crate::simulation::Simulation;
 use crate::tick::Tick;
 
-/// As the control plane does unless told otherwise.
-const POLL_SECONDS: f64 = 1.0;
-const IDLE_POLL_SECONDS: f64 = 5.0;
 /// Virtual seconds after which the fleet counts as stuck, on its way in and after the advice.
 const LIMIT_SECONDS: f64 = 86_400.0;
 /// Virtual seconds from one change to the next, at most.

@@ -169,9 +169,14 @@ fn an_abandoned_request_is_written_all_the_same() {
         }
         let asked = fixture.onboarding("j22u11");
         let mut request = Box::pin(fixture.store.onboard(NOON, asked));
+        // Another program holds the file's lock, so that nothing can be written yet.
+        let path = fixture.database.folder.path().join("gpuaas.db");
+        let other = rusqlite::Connection::open(path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
         // One poll queues it; then its caller goes away.
         assert!(futures::poll!(request.as_mut()).is_pending());
         drop(request);
+        other.execute_batch("ROLLBACK").unwrap();
         fixture.node("other").await;
         assert_eq!(fixture.claim(NOON).await.len(), 2);
     });
