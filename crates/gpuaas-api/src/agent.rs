@@ -12,6 +12,7 @@ use gpuaas_types::agent::{
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{RunId, TaskId, Timestamp};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::body::{Accepted, Body, Key, QueryParams};
@@ -136,7 +137,7 @@ fn truncate_report(mut report: GateReport) -> GateReport {
 }
 
 /// The query of a poll.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Poll {
     /// How long to wait for a task, in seconds.

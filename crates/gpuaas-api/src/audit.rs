@@ -7,6 +7,7 @@ use gpuaas_types::Timestamp;
 use gpuaas_types::api::List;
 use gpuaas_types::audit::AuditItem;
 use gpuaas_types::codes::ProblemCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::body::QueryParams;
@@ -16,7 +17,7 @@ use crate::pages::PageRequest;
 use crate::problem::{ApiResult, problem};
 
 /// Which entries to list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Filter {
     /// About the site that has or had this name, its nodes or its batches.

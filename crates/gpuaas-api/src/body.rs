@@ -7,6 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use gpuaas_types::SiteId;
 use gpuaas_types::codes::ProblemCode;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -104,14 +105,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T>
 }
 
 /// Answer to a callback, a heartbeat or a result.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Accepted {
     /// False where an earlier request said the same.
     pub(crate) new: bool,
 }
 
 /// A query that may name a site, and a page of a list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SitePageFilter {
     /// Only of this site.
@@ -123,7 +124,7 @@ pub(crate) struct SitePageFilter {
 }
 
 /// A query that may name a page of a list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageFilter {
     /// After this item, in the order of the list.

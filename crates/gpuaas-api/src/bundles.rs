@@ -395,7 +395,10 @@ pub(crate) async fn check_can_begin(
 }
 
 /// Whether nodes of the site may be deployed with the profile.
-fn check_site(site: &SiteResource, profile: &ProfileResource) -> ApiResult<()> {
+///
+/// # Errors
+/// `profile_not_for_site`.
+pub(crate) fn check_site(site: &SiteResource, profile: &ProfileResource) -> ApiResult<()> {
     let (sites, site, name) = (&profile.spec.sites, &site.spec.name, &profile.status.name);
     if sites.is_empty() || sites.contains(site) {
         return Ok(());

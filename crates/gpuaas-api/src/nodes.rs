@@ -12,6 +12,7 @@ use gpuaas_types::audit::TimelineLine;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunStatus, Step};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -163,7 +164,7 @@ async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
 }
 
 /// Which nodes to list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Filter {
     /// Of this site.

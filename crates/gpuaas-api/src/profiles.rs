@@ -4,15 +4,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_store::StoreError;
-use gpuaas_types::ProfileId;
 use gpuaas_types::api::{List, ProfileCreate, ProfilePreset, ProfileResource};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::{ProfileId, SiteId};
 use serde_json::{Map, Value, json};
 
-use crate::body::{Body, Key};
+use crate::body::{Body, Key, Keys};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
+use crate::etag::{IfMatch, Tagged};
 use crate::problem::{ApiResult, invalid, problem};
 use crate::{bundles, check, strict};
 
@@ -48,8 +49,48 @@ pub(crate) async fn presets() -> Json<List<ProfilePreset>> {
 pub(crate) async fn show(
     State(ctx): State<Ctx>,
     Key(name): Key,
-) -> ApiResult<Json<ProfileResource>> {
-    Ok(Json(ctx.store.profile_by_name(&name).await?))
+) -> ApiResult<Tagged<ProfileResource>> {
+    Ok(tagged(ctx.store.profile_by_name(&name).await?))
+}
+
+fn tagged(profile: ProfileResource) -> Tagged<ProfileResource> {
+    Tagged { revision: profile.revision, body: profile }
+}
+
+/// `GET /api/v1/admin/maas-sites/SITE/profiles/PROFILE`: a profile that nodes of the site may be
+/// deployed with. Each is given by name or identifier.
+pub(crate) async fn show_at_site(
+    State(ctx): State<Ctx>,
+    Keys((site, profile)): Keys<(String, String)>,
+) -> ApiResult<Tagged<ProfileResource>> {
+    Ok(tagged(find_at_site(&ctx, &site, &profile).await?))
+}
+
+/// `PATCH /api/v1/admin/maas-sites/SITE/profiles/PROFILE`: as [`change`], of a profile that nodes of
+/// the site may be deployed with.
+pub(crate) async fn change_at_site(
+    State(ctx): State<Ctx>,
+    caller: Caller,
+    Keys((site, profile)): Keys<(String, String)>,
+    if_match: IfMatch,
+    Body(patch): Body<Map<String, Value>>,
+) -> ApiResult<Tagged<ProfileResource>> {
+    let name = find_at_site(&ctx, &site, &profile).await?.status.name;
+    let changed = if_match.change(|| edit(&ctx, &caller, &name, &if_match, patch.clone())).await?;
+    Ok(tagged(changed))
+}
+
+async fn find_at_site(ctx: &Ctx, site: &str, profile: &str) -> ApiResult<ProfileResource> {
+    let site = match site.parse::<SiteId>() {
+        Ok(id) => ctx.store.site(id).await?,
+        Err(_) => ctx.store.site_by_name(site).await?,
+    };
+    let profile = match profile.parse::<ProfileId>() {
+        Ok(id) => ctx.store.profile(id).await?,
+        Err(_) => ctx.store.profile_by_name(profile).await?,
+    };
+    bundles::check_site(&site, &profile)?;
+    Ok(profile)
 }
 
 /// `PATCH /api/v1/profiles/NAME`: the given fields, `null` for the default. A patch that changes
@@ -58,23 +99,37 @@ pub(crate) async fn change(
     State(ctx): State<Ctx>,
     caller: Caller,
     Key(name): Key,
+    if_match: IfMatch,
     Body(patch): Body<Map<String, Value>>,
-) -> ApiResult<Json<ProfileResource>> {
-    let current = ctx.store.profile_by_name(&name).await?;
+) -> ApiResult<Tagged<ProfileResource>> {
+    let changed = if_match.change(|| edit(&ctx, &caller, &name, &if_match, patch.clone())).await?;
+    Ok(tagged(changed))
+}
+
+async fn edit(
+    ctx: &Ctx,
+    caller: &Caller,
+    name: &str,
+    if_match: &IfMatch,
+    patch: Map<String, Value>,
+) -> ApiResult<ProfileResource> {
+    let current = ctx.store.profile_by_name(name).await?;
+    if_match.check(current.revision)?;
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults =
         serde_json::to_value(ProfileSpec::default()).map_err(|_| problem(ProblemCode::Internal))?;
     let spec: ProfileSpec = strict::merge(&current.spec, &defaults, patch)?;
     check::profile("", &spec)?;
-    check_sites(&ctx, "", &spec).await?;
-    let pins = bundles::pins(&ctx, "", &spec).await?;
+    check_sites(ctx, "", &spec).await?;
+    let pins = bundles::pins(ctx, "", &spec).await?;
     if spec == current.spec && pins == current.status.bundle_pins {
-        return Ok(Json(current));
+        return Ok(current);
     }
-    let changed = ctx.store.set_profile(ctx.now(), &name, &spec, &pins).await?;
+    let seen = Some(current.revision);
+    let changed = ctx.store.set_profile(ctx.now(), name, seen, &spec, &pins).await?;
     let detail = json!({ "fields": fields, "revision": changed.revision });
-    ctx.audit(caller.name(), "profile.change", &name, detail).await;
-    Ok(Json(changed))
+    ctx.audit(caller.name(), "profile.change", name, detail).await;
+    Ok(changed)
 }
 
 /// Each site that the profile is for is there: a misspelt one would refuse every node.

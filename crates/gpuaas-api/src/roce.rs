@@ -9,6 +9,7 @@ use gpuaas_types::api::{List, RoceResource};
 use gpuaas_types::change::RoceChange;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::RoceAssignmentSpec;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -36,7 +37,7 @@ pub(crate) async fn create(
 }
 
 /// Which assignments to list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Filter {
     /// Of this site.

@@ -15,9 +15,9 @@ use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, audit, batches, bootstrap, bundles, certificates, control, drift, enrollment,
-    explain, guard, idempotency, metrics, node_change, nodes, offboarding, onboard_plan, profiles,
-    rejections, removal, roce, runs, secrets, sites, slices, stuck, task_keys, tasks, telemetry,
-    tokens,
+    explain, guard, idempotency, metrics, node_change, nodes, offboarding, onboard_plan, openapi,
+    profiles, rejections, removal, roce, runs, secrets, sites, slices, stuck, task_keys, tasks,
+    telemetry, tokens,
 };
 
 /// Longer than the probe of a MAAS region.
@@ -58,7 +58,8 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/healthz", get(live))
         .route("/readyz", get(health))
         .route("/api/v1/health", get(health))
-        .route("/api/v1/version", get(version));
+        .route("/api/v1/version", get(version))
+        .route("/api/v1/openapi.json", get(openapi::show));
     let publish = post(bundles::publish).layer(DefaultBodyLimit::max(MAX_BUNDLE_BODY_BYTES));
     Router::new()
         .route("/metrics", get(metrics::show))
@@ -88,6 +89,10 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         )
         .route("/api/v1/profiles", post(profiles::create).get(profiles::list))
         .route("/api/v1/profiles/{name}", get(profiles::show).patch(profiles::change))
+        .route(
+            "/api/v1/admin/maas-sites/{site}/profiles/{profile}",
+            get(profiles::show_at_site).patch(profiles::change_at_site),
+        )
         .route("/api/v1/profile-presets", get(profiles::presets))
         .route("/api/v1/roce-assignments", post(roce::create).get(roce::list))
         .route("/api/v1/roce-assignments/remove", post(removal::roce))
@@ -110,11 +115,6 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes/{node}/runs", post(offboarding::begin))
         .route("/api/v1/nodes/{node}/tasks", post(tasks::create).get(tasks::list))
         .route("/api/v1/tasks/{task}", get(tasks::show))
-        .route("/api/v1/admin/nodes/{node}/slice-topology/discovery", post(slices::discover))
-        .route("/api/v1/admin/nodes/{node}/slice-topology", get(slices::map))
-        .route("/api/v1/admin/nodes/{node}/slice-topology/diff", get(slices::difference))
-        .route("/api/v1/admin/nodes/{node}/slice-topology/approval", post(slices::approve))
-        .route("/api/v1/admin/slots", get(slices::list))
         .route("/api/v1/runs/{run}/resume", post(runs::resume))
         .route("/api/v1/runs/{run}/retry", post(runs::retry))
         .route("/api/v1/runs/{run}/cancel", post(runs::cancel))
@@ -127,12 +127,22 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
+        .merge(slice_routes())
         .route_layer(middleware::from_fn_with_state(ctx.clone(), idempotency::replay))
         .route_layer(middleware::from_fn_with_state(ctx.clone(), access::check))
         .merge(open)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(ADMIN_LIMIT, guard::guard))
         .layer(middleware::map_response_with_state(ctx.clone(), say_time))
+}
+
+fn slice_routes() -> Router<Ctx> {
+    Router::new()
+        .route("/api/v1/admin/nodes/{node}/slice-topology/discovery", post(slices::discover))
+        .route("/api/v1/admin/nodes/{node}/slice-topology", get(slices::map))
+        .route("/api/v1/admin/nodes/{node}/slice-topology/diff", get(slices::difference))
+        .route("/api/v1/admin/nodes/{node}/slice-topology/approval", post(slices::approve))
+        .route("/api/v1/admin/slots", get(slices::list))
 }
 
 /// Says what time it is here, so that who reads an answer can tell how long ago something was.

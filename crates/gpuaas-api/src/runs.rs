@@ -8,6 +8,7 @@ use gpuaas_types::api::{List, RunView, StepSpan};
 use gpuaas_types::change::RunListItem;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::body::{Body, Key, QueryParams, site_id};
@@ -40,7 +41,7 @@ pub(crate) async fn find_run(ctx: &Ctx, text: &str) -> ApiResult<RunId> {
 }
 
 /// Which runs to list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Filter {
     /// Of this site.
@@ -154,7 +155,7 @@ async fn apply_command(
 }
 
 /// Body of a resume or a retry.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resume {
     /// Name of the operator, as the audit keeps it.
@@ -213,7 +214,7 @@ async fn continue_run(
 }
 
 /// Body of a cancel.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CancelRun {
     /// Name of the operator, as the audit keeps it.
@@ -240,7 +241,7 @@ pub(crate) async fn cancel(
 const LONGEST_SKIP_SECONDS: u32 = 7 * 86_400;
 
 /// Body of a skipped check.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkipCheck {
     /// Name of the operator, as the audit keeps it.

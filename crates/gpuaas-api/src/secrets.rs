@@ -8,6 +8,7 @@ use gpuaas_store::{ExposeSecret as _, SecretOwner, SecretString};
 use gpuaas_types::api::List;
 use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
 use gpuaas_types::codes::ProblemCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -21,7 +22,7 @@ use crate::problem::{ApiResult, problem};
 type InputPath = Keys<(String, String, String)>;
 
 /// Query of a deletion.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ActorQuery {
     /// Name of the operator, as the audit keeps it.

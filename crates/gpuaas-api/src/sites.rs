@@ -2,17 +2,18 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use gpuaas_store::{ExposeSecret as _, SecretString, StoreError};
-use gpuaas_types::SiteId;
 use gpuaas_types::api::{List, SiteCreate, SiteResource};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::SiteSpec;
+use gpuaas_types::{Problem, SiteId};
 use serde_json::{Map, Value, json};
 
 use crate::body::{Body, Key};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
+use crate::etag::{IfMatch, Tagged};
 use crate::problem::{ApiResult, invalid, problem};
 use crate::{bundles, check, control, probe, strict};
 
@@ -54,8 +55,15 @@ pub(crate) async fn list(
 }
 
 /// `GET /api/v1/sites/NAME`.
-pub(crate) async fn show(State(ctx): State<Ctx>, Key(name): Key) -> ApiResult<Json<SiteResource>> {
-    Ok(Json(control::shown(ctx.store.site_by_name(&name).await?, ctx.now())))
+pub(crate) async fn show(
+    State(ctx): State<Ctx>,
+    Key(name): Key,
+) -> ApiResult<Tagged<SiteResource>> {
+    Ok(tagged(control::shown(ctx.store.site_by_name(&name).await?, ctx.now())))
+}
+
+fn tagged(site: SiteResource) -> Tagged<SiteResource> {
+    Tagged { revision: site.revision, body: site }
 }
 
 /// `PATCH /api/v1/sites/NAME`: the given fields of the specification, `null` for the default, and
@@ -64,16 +72,29 @@ pub(crate) async fn change(
     State(ctx): State<Ctx>,
     caller: Caller,
     Key(name): Key,
-    Body(mut patch): Body<Map<String, Value>>,
-) -> ApiResult<Json<SiteResource>> {
-    let site = ctx.store.site_by_name(&name).await?;
+    if_match: IfMatch,
+    Body(patch): Body<Map<String, Value>>,
+) -> ApiResult<Tagged<SiteResource>> {
+    let changed = if_match.change(|| edit(&ctx, &caller, &name, &if_match, patch.clone())).await?;
+    Ok(tagged(changed))
+}
+
+async fn edit(
+    ctx: &Ctx,
+    caller: &Caller,
+    name: &str,
+    if_match: &IfMatch,
+    mut patch: Map<String, Value>,
+) -> ApiResult<SiteResource> {
+    let site = ctx.store.site_by_name(name).await?;
+    if_match.check(site.revision)?;
     let new_key = match patch.remove("api_key") {
         None => None,
         Some(Value::String(text)) => Some(SecretString::from(text.trim().to_owned())),
         Some(_) => return Err(invalid("api_key", "expected a string").into()),
     };
     if patch.is_empty() && new_key.is_none() {
-        return Ok(Json(site));
+        return Ok(site);
     }
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults = json!({ "ca_pem": null, "node_ca_pem": null, "pool": null, "pxe_vlan": null, "approved_images": [],
@@ -81,7 +102,7 @@ pub(crate) async fn change(
         "idle_poll_seconds": 0, "bundle_inputs": {}, "host_inputs": {} });
     let spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
     check::site("", &spec)?;
-    bundles::site_inputs(&ctx, "", &spec)?;
+    bundles::site_inputs(ctx, "", &spec)?;
     if spec.name != site.spec.name {
         return Err(invalid("name", "the name of a site cannot change").into());
     }
@@ -91,16 +112,36 @@ pub(crate) async fn change(
     if other_region || spec.pool != site.spec.pool {
         let key = match &new_key {
             Some(key) => key.clone(),
+            None if !is_same_server(&site.spec.url, &spec.url) => return Err(key_stays().into()),
             None => ctx.store.site_api_key(site.id).await?,
         };
         if other_region {
-            status = probe::probe(&ctx, &spec, key.expose_secret()).await?;
+            status = probe::probe(ctx, &spec, key.expose_secret()).await?;
         }
-        probe::check_pool(&ctx, &spec, key.expose_secret()).await?;
+        probe::check_pool(ctx, &spec, key.expose_secret()).await?;
     }
     let now = ctx.now();
-    let changed = ctx.store.update_site(now, site.id, spec, status, new_key.as_ref()).await?;
+    let changed = ctx
+        .store
+        .update_site(now, site.id, Some(site.revision), spec, status, new_key.as_ref())
+        .await?;
     let detail = json!({ "fields": fields, "api_key": new_key.is_some() });
-    ctx.audit(caller.name(), "site.change", &name, detail).await;
-    Ok(Json(changed))
+    ctx.audit(caller.name(), "site.change", name, detail).await;
+    Ok(changed)
+}
+
+/// Whether both addresses have one scheme, host and port.
+fn is_same_server(old: &str, new: &str) -> bool {
+    let origin = |url: &str| {
+        let parts = Uri::try_from(url).ok()?.into_parts();
+        Some((parts.scheme?, parts.authority?))
+    };
+    old == new || origin(old).is_some_and(|old| Some(old) == origin(new))
+}
+
+/// The key that is kept was given for one server, and is shown to no other.
+fn key_stays() -> Problem {
+    let text =
+        "the key of a region is sent to no other server: give that server's key with its address";
+    invalid("api_key", text).with_hint("`gpuaas site set SITE --url MAAS_URL --api-key-file FILE`")
 }

@@ -16,6 +16,7 @@ use gpuaas_types::slot::{
     SlotState, SlotView,
 };
 use gpuaas_types::task::{TaskRequest, TaskView};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::body::{Body, JsonBytes, Key, QueryParams, site_id};
@@ -102,7 +103,7 @@ pub(crate) async fn approve(
 }
 
 /// The query of [`list`].
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SlotFilter {
     /// Only of this site.

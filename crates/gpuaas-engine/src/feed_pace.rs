@@ -6,7 +6,7 @@
 //! | open at the site | pace |
 //! |---|---|
 //! | a run that MAAS holds up, such as a commissioning | the usual one, and a part of it for as long as looks find what lets a run act: what happens to many machines at once happens in a row |
-//! | only runs whose hosts go on by themselves ([`HOST_GOES_ON`]) | less than half as often: when their deployment ends, the host's boot goes on whether we know or not |
+//! | only runs whose hosts go on by themselves ([`HOST_GOES_ON`]) | a third as often: when their deployment ends, the host's boot goes on whether we know or not |
 //! | only nodes in service | that of a quiet site |
 //! | nothing | none |
 
@@ -21,7 +21,7 @@ use crate::shared::Shared;
 const BUSY_PART: f64 = 0.25;
 /// How many times the usual time is between two looks while hosts go on by themselves: the longest
 /// while any run moves.
-pub(crate) const HOSTS_FACTOR: f64 = 2.5;
+pub(crate) const HOSTS_FACTOR: f64 = 3.3;
 
 /// How often the feed of a site is looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,7 +102,7 @@ mod tests {
             Some(*part)
         });
         assert_eq!(parts.collect::<Vec<_>>(), [0.5, 1.0, 1.0]);
-        assert_eq!(FeedPace::Hosts.seconds(1.0, quick, 0.01), 2.5);
+        assert_eq!(FeedPace::Hosts.seconds(1.0, quick, 0.01), 3.3);
         assert_eq!(FeedPace::Quiet(5.0).seconds(1.0, quick, 0.01), 5.0);
         assert_eq!(FeedPace::Busy.seconds(1.0, quick, 0.3), 0.6, "a slow region");
         assert_eq!(FeedPace::Busy.seconds(1.0, quick, 3.0), 1.0);

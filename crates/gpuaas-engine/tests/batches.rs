@@ -274,7 +274,7 @@ async fn with_limits(profile: ProfileSpec, limits: impl Fn(&mut SiteSpec)) -> (i
     let mut spec_of_site = site.spec;
     limits(&mut spec_of_site);
     let now = harness.now();
-    harness.store.update_site(now, site.id, spec_of_site, site.status, None).await.unwrap();
+    harness.store.update_site(now, site.id, None, spec_of_site, site.status, None).await.unwrap();
     harness.engine.site_changed(site.id).await;
     start(&harness, spec(0)).await;
     let mut said = Vec::new();

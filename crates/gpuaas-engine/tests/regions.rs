@@ -127,7 +127,7 @@ async fn apart_by_pools(harness: &Harness) -> [SiteId; 2] {
     let pool = |name: &str| Some(name.to_owned());
     let spec = SiteSpec { pool: pool("north"), ..site.spec.clone() };
     let status = site.status.clone();
-    harness.store.update_site(harness.now(), site.id, spec, status, None).await.unwrap();
+    harness.store.update_site(harness.now(), site.id, None, spec, status, None).await.unwrap();
     let key = harness.store.site_api_key(harness.site_id).await.unwrap();
     let (now, other) = (harness.now(), SiteId(RandomIds.uuid(harness.now())));
     let spec = SiteSpec { name: "other".to_owned(), pool: pool("north"), ..site.spec };

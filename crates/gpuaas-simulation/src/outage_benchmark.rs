@@ -291,7 +291,7 @@ impl Simulation {
         let site = self.store.site(self.site_id).await.map_err(store_failure)?;
         let (now, key) = (self.clock.now(), SecretString::from(key));
         let changed =
-            self.store.update_site(now, site.id, site.spec, site.status, Some(&key)).await;
+            self.store.update_site(now, site.id, None, site.spec, site.status, Some(&key)).await;
         changed.map(drop).map_err(store_failure)
     }
 }

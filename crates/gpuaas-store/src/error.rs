@@ -142,6 +142,17 @@ impl StoreError {
         Self::Conflict { code, detail: detail.into() }
     }
 
+    /// `revision_changed`, unless `found` is the revision that the caller has `seen`; none: any will do.
+    pub(crate) fn check_revision(seen: Option<i64>, found: i64) -> Result<(), Self> {
+        match seen {
+            Some(seen) if seen != found => {
+                let detail = format!("revision {seen} was read, and the newest one is {found}");
+                Err(Self::conflict(ProblemCode::RevisionChanged, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn not_found(what: &'static str, key: impl ToString) -> Self {
         Self::NotFound { what, key: key.to_string() }
     }

@@ -80,14 +80,16 @@ impl Store {
         self.profile_by_name(name).await
     }
 
-    /// Makes `spec` the profile's newest revision. Runs that pinned an older one keep it.
+    /// Makes `spec` the profile's newest revision, where that is still `seen` if one is given. Runs that
+    /// pinned an older one keep it.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    /// [`StoreError::NotFound`]; `revision_changed`, when the newest one is not `seen`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn set_profile(
         &self,
         now: Timestamp,
         name: &str,
+        seen: Option<i64>,
         spec: &ProfileSpec,
         pins: &[BundlePin],
     ) -> Result<ProfileResource, StoreError> {
@@ -104,7 +106,8 @@ impl Store {
                     .await?;
                 let row = row.ok_or_else(|| StoreError::not_found("profile", &owned))?;
                 let mut cols = row.cols();
-                let (id, revision) = (cols.id(ProfileId)?, cols.next()?);
+                let (id, revision): (_, i64) = (cols.id(ProfileId)?, cols.next()?);
+                StoreError::check_revision(seen, revision - 1)?;
                 add_revision(conn, now, id, revision, value, &pins).await
             })
         })

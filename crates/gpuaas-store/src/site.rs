@@ -95,18 +95,20 @@ impl Store {
         rows.iter().map(|row| read_site(&mut row.cols())).collect()
     }
 
-    /// Writes what an operator changed: the specification, what MAAS said to it, and another API
+    /// Writes what an operator changed, where the site's revision is still `seen` if one is given: the
+    /// specification, what MAAS said to it, and another API
     /// key where one is given. The name stays, and so does the count of missed work, which sweeps
     /// write meanwhile; the revision grows in any case, so that whoever
     /// holds a connection to the site makes a new one.
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; `region_taken`, when it would be of another site's region;
-    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    /// `revision_changed`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn update_site(
         &self,
         now: Timestamp,
         id: SiteId,
+        seen: Option<i64>,
         spec: SiteSpec,
         status: SiteStatus,
         api_key: Option<&SecretString>,
@@ -126,11 +128,11 @@ impl Store {
                 })
                 .await?;
                 claim_region(conn, id, &region).await?;
-                conn.execute(
-                    "UPDATE site SET spec = $2, revision = revision + 1 WHERE id = $1",
-                    vec![id.0.into(), spec],
-                )
-                .await?;
+                let sql = "UPDATE site SET spec = $2, revision = revision + 1 WHERE id = $1 \
+                           RETURNING revision";
+                let row = conn.first(sql, vec![id.0.into(), spec]).await?;
+                let row = row.ok_or_else(|| StoreError::not_found("site", id))?;
+                StoreError::check_revision(seen, row.cols().next::<i64>()? - 1)?;
                 match sealed {
                     Some(sealed) => put_secret(conn, id.0, API_KEY, sealed).await,
                     None => Ok(()),

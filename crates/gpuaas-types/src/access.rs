@@ -3,6 +3,7 @@
 //!
 //! [`OPERATIONS`] is the whole of it: an address that is not in the table opens to nobody.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::TokenId;
@@ -32,7 +33,7 @@ impl Role {
 }
 
 /// A role, and where it holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleGrant {
     /// The role.
@@ -158,6 +159,8 @@ operations! {
     GET    "/api/v1/profiles/{name}/secrets"                     Viewer   Shared;
     PUT    "/api/v1/profiles/{name}/secrets/{bundle}/{input}"    Admin    Everywhere;
     DELETE "/api/v1/profiles/{name}/secrets/{bundle}/{input}"    Admin    Everywhere;
+    GET    "/api/v1/admin/maas-sites/{site}/profiles/{profile}"  Viewer   Shared;
+    PATCH  "/api/v1/admin/maas-sites/{site}/profiles/{profile}"  Admin    Everywhere;
     GET    "/api/v1/profile-presets"                             Viewer   Shared;
     GET    "/api/v1/roce-assignments"                            Viewer   SiteOfQuery;
     POST   "/api/v1/roce-assignments"                            Operator SiteOfBody;
@@ -205,7 +208,7 @@ operations! {
 }
 
 /// Body of `POST /api/v1/tokens`: a credential for a program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// Name of whoever gets it; the audit shows it as the actor.
@@ -220,7 +223,7 @@ pub struct TokenRequest {
 }
 
 /// Answer to a [`TokenRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MintedToken {
     /// The credential. It is stored as a hash, so nobody can show it again.
     pub token: String,
@@ -230,7 +233,7 @@ pub struct MintedToken {
 }
 
 /// A token, without its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenView {
     /// Identifier of the token.
     pub id: TokenId,
@@ -254,7 +257,7 @@ pub struct TokenView {
 }
 
 /// Body of `POST /api/v1/tokens/NAME/revoke`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRevocation {
     /// Reason, as the audit keeps it.
@@ -262,7 +265,7 @@ pub struct TokenRevocation {
 }
 
 /// Answer to `GET /api/v1/access`: who the credential of the request stands for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccessView {
     /// Name, as the audit shows it.
     pub name: String,

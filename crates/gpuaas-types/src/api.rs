@@ -14,6 +14,7 @@ pub use node_problem::{Connectivity, ConnectivityState, NodeProblem};
 pub use run_plan::{PlannedProfile, PlannedStep, ProfileInUse, RunPlan, RunRequest};
 pub use task_key::{ActivateTaskKey, RetireTaskKey};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ use crate::steps::{EffectKind, Step};
 use crate::time::Timestamp;
 
 /// The common shape of a stored resource.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{S}Resource")]
 pub struct Resource<I, S, T> {
     /// Identifier of the resource.
     pub id: I,
@@ -44,7 +46,7 @@ pub struct Resource<I, S, T> {
 }
 
 /// Body of `POST /api/v1/sites`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SiteCreate {
     /// The site.
@@ -54,7 +56,7 @@ pub struct SiteCreate {
 }
 
 /// What GPUaaS knows of a site.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 pub struct SiteStatus {
     /// Version that MAAS last named.
     #[serde(default)]
@@ -88,7 +90,7 @@ pub struct SiteStatus {
 }
 
 /// Why a control plane changes no machines of a region.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SiteControl {
     /// Stable code: that of the wait of its runs.
     pub code: String,
@@ -117,7 +119,7 @@ impl SiteStatus {
 }
 
 /// A region that was restored from a backup or rebuilt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionPast {
     /// When that was noticed.
     pub at: Timestamp,
@@ -135,7 +137,7 @@ impl std::fmt::Display for RegionPast {
 pub type SiteResource = Resource<SiteId, SiteSpec, SiteStatus>;
 
 /// Body of `POST /api/v1/profiles`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileCreate {
     /// Unique name, `[a-z0-9-]`.
@@ -146,7 +148,7 @@ pub struct ProfileCreate {
 }
 
 /// A profile to begin with, one per class of hardware.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfilePreset {
     /// Its name, such as `roce-ethernet`.
     pub name: String,
@@ -157,7 +159,7 @@ pub struct ProfilePreset {
 }
 
 /// What GPUaaS knows of a profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 pub struct ProfileStatus {
     /// Unique name.
     pub name: String,
@@ -171,7 +173,7 @@ pub struct ProfileStatus {
 }
 
 /// A bundle, by its bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BundlePin {
     /// The bundle, as `name@version`.
@@ -187,12 +189,12 @@ pub type ProfileResource = Resource<ProfileId, ProfileSpec, ProfileStatus>;
 pub type RoceResource = Resource<RoceAssignmentId, RoceAssignmentSpec, RoceStatus>;
 
 /// What GPUaaS knows of a fabric address.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 pub struct RoceStatus {}
 
 /// What a run waits for. Whose view it is stands in the text: MAAS says, the agent says, we
 /// believe.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wait {
     /// Stable code, such as `maas_commissioning`.
     pub code: String,
@@ -210,7 +212,7 @@ pub struct Wait {
 }
 
 /// What an expected time rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EstimateSource {
     /// Which runs, or none.
     pub basis: EstimateBasis,
@@ -219,7 +221,7 @@ pub struct EstimateSource {
 }
 
 /// Which runs an expected time was learned from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EstimateBasis {
     /// Too few are known: what the table of steps says.
@@ -231,7 +233,7 @@ pub enum EstimateBasis {
 }
 
 /// Outcome of one named check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckResult {
     /// Stable name, such as `image_available`.
     pub name: String,
@@ -244,7 +246,7 @@ pub struct CheckResult {
 }
 
 /// A gate of a node beside its state: a node may be active and not ready for slices.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GateView {
     /// The gate.
     pub gate: Gate,
@@ -267,7 +269,7 @@ pub struct GateView {
 }
 
 /// How late an open run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Lateness {
     /// Longer than expected.
@@ -279,7 +281,7 @@ pub enum Lateness {
 }
 
 /// A difference between a node in service and its machine in MAAS.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     /// Of which kind.
     pub kind: DriftKind,
@@ -299,7 +301,7 @@ pub struct Drift {
 }
 
 /// An item of `GET /api/v1/drift`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeDrift {
     /// Hostname of the node.
     pub node: String,
@@ -314,7 +316,7 @@ pub struct NodeDrift {
 
 /// A node that does not go on as expected, or is in service and has problems: an item of
 /// `GET /api/v1/nodes/stuck`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StuckNode {
     /// Its hostname.
     pub node: String,
@@ -353,7 +355,7 @@ pub struct StuckNode {
 }
 
 /// A run as part of a node's answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSummary {
     /// Identifier of the run.
     pub id: RunId,
@@ -366,7 +368,7 @@ pub struct RunSummary {
 }
 
 /// One line of a node's history.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineEvent {
     /// When it happened, by the control plane's clock.
     pub at: Timestamp,
@@ -383,7 +385,7 @@ pub struct TimelineEvent {
 }
 
 /// Answer of `GET /api/v1/nodes/ID`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeView {
     /// Identifier of the node.
     pub id: NodeId,
@@ -437,7 +439,7 @@ pub struct NodeView {
 }
 
 /// One attempt at an effect: the intent and its outcome.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptView {
     /// Step that asked for it.
     pub step: Step,
@@ -456,7 +458,7 @@ pub struct AttemptView {
 }
 
 /// One stretch of a run in one step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepSpan {
     /// The step.
     pub step: Step,
@@ -467,7 +469,7 @@ pub struct StepSpan {
 }
 
 /// Answer of `GET /api/v1/runs/ID`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunView {
     /// Identifier of the run.
     pub id: RunId,
@@ -507,7 +509,8 @@ pub struct RunView {
 }
 
 /// A list of anything, or a page of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{T}List")]
 pub struct List<T> {
     /// The items.
     pub items: Vec<T>,
@@ -526,7 +529,7 @@ impl<T> List<T> {
 }
 
 /// Answer of `POST /api/v1/nodes`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OnboardAccepted {
     /// The node.
     pub node_id: NodeId,

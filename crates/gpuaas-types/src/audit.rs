@@ -1,5 +1,6 @@
 //! What was done and what happened, as operators read it: the audit log, and histories in pages.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use crate::Timestamp;
 use crate::api::TimelineEvent;
 
 /// An item of `GET /api/v1/audit`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditItem {
     /// Position in the log.
     pub id: i64,
@@ -30,7 +31,7 @@ pub struct AuditItem {
 }
 
 /// An item of `GET /api/v1/nodes/NODE/timeline`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineLine {
     /// Position in the history: a later page begins after it.
     pub id: i64,

@@ -1,5 +1,6 @@
 //! A batch: many machines onboarded as one piece of work, the first of them as canaries.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Resource;
@@ -10,7 +11,7 @@ use crate::steps::Step;
 use crate::time::Timestamp;
 
 /// What an operator asks of a batch: the manifest.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchSpec {
     /// Unique name, `[a-z0-9-]`.
@@ -54,7 +55,7 @@ impl BatchSpec {
 }
 
 /// One machine of a manifest. Fields mean what they mean in an onboarding.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchMachine {
     /// Short hostname.
@@ -111,7 +112,7 @@ impl BatchMachine {
 }
 
 /// Body of `POST /api/v1/batches`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchCreate {
     /// The manifest.
@@ -122,7 +123,7 @@ pub struct BatchCreate {
 }
 
 /// Answer to a [`BatchCreate`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchAccepted {
     /// The batch; none: a dry run, nothing was changed.
     pub batch_id: Option<BatchId>,
@@ -137,7 +138,7 @@ pub struct BatchAccepted {
 }
 
 /// Body of `POST /api/v1/batches/BATCH/stop` and `/resume`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchActionRequest {
     /// Who says so; kept in the audit.
@@ -147,7 +148,7 @@ pub struct BatchActionRequest {
 }
 
 /// Why no further machine of a batch begins.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchStop {
     /// `canary_failed`, `failure_ratio` or `stopped_by_operator`.
     pub code: String,
@@ -158,7 +159,7 @@ pub struct BatchStop {
 }
 
 /// Machines of a batch by state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BatchCounts {
     /// Not begun.
     pub waiting: u32,
@@ -175,7 +176,7 @@ pub struct BatchCounts {
 }
 
 /// One machine of a batch as it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchMember {
     /// Short hostname.
     pub hostname: String,
@@ -201,7 +202,7 @@ pub struct BatchMember {
 }
 
 /// What GPUaaS knows of a batch: its whole progress.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchStatus {
     /// How far it is.
     pub phase: BatchPhase,

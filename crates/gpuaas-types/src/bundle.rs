@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
 /// Body of `POST /api/v1/bundles`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BundlePublish {
     /// The archive, in base64.
@@ -21,7 +22,7 @@ pub struct BundlePublish {
 }
 
 /// A bundle that the control plane has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BundleView {
     /// The bundle, as `name@version`.
     pub bundle: String,
@@ -48,7 +49,7 @@ pub struct BundleView {
 }
 
 /// Answer to `GET /api/v1/bundles/BUNDLE/archive`: a bundle as it was published.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BundleArchive {
     /// What the control plane says of it.
     pub bundle: BundleView,
@@ -59,7 +60,7 @@ pub struct BundleArchive {
 }
 
 /// Body of `POST /api/v1/bundles/BUNDLE/approve` and `.../withdraw`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BundleApprove {
     /// The site.
@@ -71,7 +72,7 @@ pub struct BundleApprove {
 }
 
 /// A key whose signatures count: an item of `GET /api/v1/bundle-keys`, and the body of the `POST`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BundleKeyView {
     /// Who holds the key.
@@ -84,7 +85,7 @@ pub struct BundleKeyView {
 }
 
 /// Body of `PUT /api/v1/sites/SITE/secrets/BUNDLE/INPUT`, and of a profile's.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputSecretSet {
     /// The value; sealed at once, never shown again.
@@ -100,7 +101,7 @@ impl fmt::Debug for InputSecretSet {
 }
 
 /// That a secret input of a bundle has a value for a site or a profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InputSecretView {
     /// The bundle's name, whatever its version.
     pub bundle: String,

@@ -1,6 +1,7 @@
 //! What operators change about what is there: hardware of nodes, sites and profiles that go; and
 //! the list of runs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, RunId};
@@ -10,7 +11,7 @@ use crate::time::Timestamp;
 
 /// Body of `PATCH /api/v1/nodes/NODE`: what is known of a node's machine, corrected. What is left
 /// out stays as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HardwareCorrection {
     /// MAC addresses of the machine's boot interfaces, all of them.
@@ -48,7 +49,7 @@ pub struct HardwareCorrection {
 }
 
 /// Body of `POST /api/v1/sites/NAME/remove` and `POST /api/v1/profiles/NAME/remove`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemovalRequest {
     /// Actor, as the audit keeps it.
@@ -61,7 +62,7 @@ pub struct RemovalRequest {
 }
 
 /// Answer to a [`RemovalRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RemovalPlan {
     /// Name of the site or the profile.
     pub name: String,
@@ -75,7 +76,7 @@ pub struct RemovalPlan {
 }
 
 /// Body of `POST /api/v1/sites/NAME/take-control`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ControlRequest {
     /// Actor, as the audit keeps it.
@@ -88,7 +89,7 @@ pub struct ControlRequest {
 }
 
 /// Answer to a [`ControlRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlPlan {
     /// Name of the site.
     pub name: String,
@@ -99,7 +100,7 @@ pub struct ControlPlan {
 }
 
 /// Body of `POST /api/v1/roce-assignments/remove`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoceRemoval {
     /// Name of the site.
@@ -111,7 +112,7 @@ pub struct RoceRemoval {
 }
 
 /// Body of `POST /api/v1/roce-assignments/change`. What is left out stays as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoceChange {
     /// Name of the site.
@@ -132,7 +133,7 @@ pub struct RoceChange {
 }
 
 /// An item of `GET /api/v1/runs`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunListItem {
     /// Identifier of the run.
     pub id: RunId,

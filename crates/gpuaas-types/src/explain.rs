@@ -1,6 +1,7 @@
 //! Answer of `gpuaas explain`: why a node is not further, or what is wrong with one in service, who
 //! has to act, and what to do next.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{EstimateSource, Lateness, MaasView, NodeProblem, RunSummary};
@@ -8,7 +9,7 @@ use crate::park::{Owner, ParkAction};
 use crate::{NodeId, NodeState, Step, Timestamp};
 
 /// The node that is explained.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedNode {
     /// Identifier of the node.
     pub id: NodeId,
@@ -21,7 +22,7 @@ pub struct ExplainedNode {
 }
 
 /// Answer of `GET /api/v1/nodes/NODE/explain`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// The node.
     pub node: ExplainedNode,

@@ -1,5 +1,6 @@
 //! Answers of a control plane about itself.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
@@ -8,14 +9,14 @@ use crate::Timestamp;
 pub const TIME_HEADER: &str = "gpuaas-time";
 
 /// Answer of `GET /api/v1/health` and `GET /bootstrap/v1/health`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// `ok`; anything else is a problem body.
     pub status: String,
 }
 
 /// Answer of `GET /api/v1/version`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Version {
     /// Version of the control plane.
     pub version: String,

@@ -1,6 +1,7 @@
 //! What MAAS says of a machine, reduced to what decisions need. MAAS says it; we only remember
 //! when.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
@@ -95,7 +96,7 @@ pub mod maas_status {
 }
 
 /// A filesystem on a whole disk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskFilesystem {
     /// Type, such as `ext4`.
     pub fstype: String,
@@ -104,7 +105,7 @@ pub struct DiskFilesystem {
 }
 
 /// A physical disk as MAAS lists it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Disk {
     /// Block device id in MAAS.
     pub id: i64,
@@ -128,7 +129,7 @@ pub struct Disk {
 }
 
 /// An address given to an interface.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NicLink {
     /// Link id in MAAS.
     pub id: i64,
@@ -143,7 +144,7 @@ pub struct NicLink {
 }
 
 /// A network interface as MAAS lists it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Nic {
     /// Interface id in MAAS.
     pub id: i64,
@@ -168,7 +169,7 @@ pub struct Nic {
 }
 
 /// A machine as MAAS shows it in `GET machines/ID/` (docs/maas.md#machine-object).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineView {
     /// MAAS' identifier.
     pub system_id: String,
@@ -254,7 +255,7 @@ impl MachineView {
 ///
 /// `status` may be newer than `machine.status`: status changes arrive through the event feed,
 /// details only through reads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Observation {
     /// Status number, from the latest read or event.
     pub status: i64,
@@ -276,7 +277,7 @@ pub struct Observation {
 }
 
 /// A warning or an error of MAAS' event feed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MaasAlarm {
     /// When it was read.
     pub at: Timestamp,

@@ -1,11 +1,12 @@
 //! Why a run stopped, as answers show it: who has to act, and which commands let it go on.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
 /// Who has to act on a parked run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
     /// Whoever runs MAAS and the racks.
@@ -17,7 +18,7 @@ pub enum Owner {
 }
 
 /// Why a run stopped, and what may be done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Park {
     /// Stable code, such as `two_candidates`.
     pub code: String,
@@ -40,7 +41,7 @@ pub struct Park {
 }
 
 /// A command that lets a parked run go on, or ends it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ParkAction {
     /// The whole command; only the operator's reason is left to fill in, as `WHY`.
     pub command: String,

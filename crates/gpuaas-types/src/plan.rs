@@ -1,12 +1,13 @@
 //! What an onboarding would do, asked before it is begun; and a take-over of a machine in use.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::PlannedStep;
 use crate::park::Park;
 
 /// A machine that a plan is about, as MAAS showed it when it was asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedMachine {
     /// MAAS' identifier.
     pub system_id: String,
@@ -19,7 +20,7 @@ pub struct PlannedMachine {
 }
 
 /// Answer of `POST /api/v1/onboarding-plans`: what an onboarding would do with what MAAS shows now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OnboardPlan {
     /// Short hostname.
     pub hostname: String,
@@ -41,7 +42,7 @@ pub struct OnboardPlan {
 }
 
 /// Body of `POST /api/v1/runs/RUN/take-over`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakeOverRequest {
     /// Name of the operator, as the audit keeps it.
@@ -54,7 +55,7 @@ pub struct TakeOverRequest {
 }
 
 /// Answer to a [`TakeOverRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TakeOverPlan {
     /// Hostname of the node.
     pub hostname: String,

@@ -1,5 +1,6 @@
 //! Errors on the wire: RFC 9457 problem details with a stable code and a hint.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -7,7 +8,7 @@ use crate::codes::ProblemCode;
 use crate::telemetry::TelemetryVerdict;
 
 /// What went wrong with one field of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FieldError {
     /// Dotted path of the field, as the client wrote it.
     pub field: String,
@@ -16,7 +17,7 @@ pub struct FieldError {
 }
 
 /// An `application/problem+json` body (RFC 9457). `code` is stable; `hint` is what to do next.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// HTTP status code.
     pub status: u16,

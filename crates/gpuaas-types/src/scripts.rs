@@ -1,5 +1,6 @@
 //! Scripts that MAAS runs on a machine while it commissions it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Script status numbers of MAAS (docs/maas.md#script-results).
@@ -12,7 +13,7 @@ pub mod script_status {
 }
 
 /// When MAAS runs a script (docs/maas.md#scripts).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScriptKind {
     /// While commissioning, before the machine's hardware counts as known.
@@ -22,7 +23,7 @@ pub enum ScriptKind {
 }
 
 /// A script of a commissioning bundle, as decisions see it: which one it is, not what it says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MaasScript {
     /// Name in its bundle, `[a-z0-9-]`.
     pub label: String,

@@ -1,5 +1,6 @@
 //! Slots: what of a host one slice gets, and the map of them that an operator reviews.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::string_enum::string_enum;
@@ -50,7 +51,7 @@ BlockerFixer {
 }
 
 /// Candidate slots of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotMap {
     /// Hostname of the node.
     pub node: String,
@@ -65,7 +66,7 @@ pub struct SlotMap {
 }
 
 /// Body of `POST /api/v1/admin/nodes/NODE/slice-topology/discovery`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiscoveryRequest {
     /// Who asks; kept in the history.
@@ -82,7 +83,7 @@ const fn within_seconds() -> u32 {
 }
 
 /// Answer to `GET /api/v1/admin/nodes/NODE/slice-topology`: the map of the last discovery.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SliceMapView {
     /// Hostname of the node.
     pub node: String,
@@ -100,7 +101,7 @@ pub struct SliceMapView {
 
 /// Answer to `GET /api/v1/admin/nodes/NODE/slice-topology/diff`: what became of the map of one
 /// discovery by the next.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotMapDifference {
     /// Hostname of the node.
     pub node: String,
@@ -117,7 +118,7 @@ pub struct SlotMapDifference {
 }
 
 /// A difference between two maps of one host.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct SlotChange {
     /// PCI address of the slot's GPU; none: it is of the host.
     pub gpu: Option<String>,
@@ -130,7 +131,7 @@ pub struct SlotChange {
 }
 
 /// Body of `POST /api/v1/admin/nodes/NODE/slice-topology/approval`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlotApprovalRequest {
     /// Digest of the map that was looked at.
@@ -146,7 +147,7 @@ pub struct SlotApprovalRequest {
 
 /// Slots of one node or of many. What a discovery found is not what an operator approved: the two
 /// counts are apart.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotInventory {
     /// Slots that wait for an operator: candidates and stale ones.
     pub reviewable: usize,
@@ -171,7 +172,7 @@ impl SlotInventory {
 }
 
 /// A slot as it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotView {
     /// Hostname of the node.
     pub node: String,
@@ -196,7 +197,7 @@ pub struct SlotView {
 }
 
 /// What one slice of one GPU would get.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CandidateSlot {
     /// Number of the slot on its node, from 0.
     pub index: u32,
@@ -225,7 +226,7 @@ pub struct CandidateSlot {
 }
 
 /// The GPU of a slot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotGpu {
     /// PCI address.
     pub address: String,
@@ -236,7 +237,7 @@ pub struct SlotGpu {
 }
 
 /// The fabric's virtual function of a slot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotVirtualFunction {
     /// PCI address.
     pub address: String,
@@ -253,7 +254,7 @@ pub struct SlotVirtualFunction {
 }
 
 /// The disk of a slot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotNvme {
     /// Serial number; empty where the drive says none.
     pub serial: String,
@@ -263,7 +264,7 @@ pub struct SlotNvme {
 
 /// Distances of a slot's devices from its GPU. Below one root complex: links between them. Across:
 /// these and 100, and ten times the distance of the NUMA nodes where these differ.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotDistance {
     /// Of the virtual function; none: there is none.
     pub vf: Option<u32>,
@@ -272,7 +273,7 @@ pub struct SlotDistance {
 }
 
 /// Why a slot, or a host, cannot be used for slices.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct SlotBlocker {
     /// Code of [`crate::codes::SLOT_BLOCKERS`].
     pub code: String,

@@ -1,9 +1,10 @@
 //! Whose word something is.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where a line of the timeline, or a problem of a node, comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The control plane.

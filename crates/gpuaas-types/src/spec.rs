@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::lifecycle::{DriftAction, DriftKind, RunKind};
 
 /// A MAAS region. The API key is never part of it: it is sealed beside it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SiteSpec {
     /// Unique name, `[a-z0-9-]`.
@@ -109,7 +110,7 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 /// What connects the GPUs of different nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FabricMode {
     /// No fabric of its own.
@@ -122,7 +123,7 @@ pub enum FabricMode {
 }
 
 /// Who has the machine in MAAS once its node leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseMode {
     /// GPUaaS releases it.
@@ -133,7 +134,7 @@ pub enum ReleaseMode {
 }
 
 /// What makes a host one for another tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BetweenTenants {
     /// A reimage, which erases its disks where `release_erase` says so.
@@ -181,7 +182,7 @@ impl BetweenTenants {
 /// The eleven policy fields of a hardware profile, the two deploy fields, and what the classes of
 /// hardware need beyond them (docs/hosts.md#hardware-classes). A revision that was stored before a
 /// field existed reads as its default.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProfileSpec {
     /// Bundle that runs before the node bootstrap, `name@version` or its digest; empty: none.
@@ -286,7 +287,7 @@ impl Default for ProfileSpec {
 }
 
 /// One fabric address of one host, keyed by site and hostname.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoceAssignmentSpec {
     /// Site name.
@@ -303,7 +304,7 @@ pub struct RoceAssignmentSpec {
 
 /// An operator's word that a machine in use may be taken, for the machine and the owner that the
 /// operator was shown and for no other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakeOver {
     /// MAAS' identifier of the machine.
@@ -327,7 +328,7 @@ impl fmt::Display for TakeOver {
 }
 
 /// What is asked of an onboarding. Every identifier that is given has to be the machine's.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnboardRequest {
     /// Short hostname.

@@ -26,7 +26,7 @@ macro_rules! string_enum {
         $(#[$doc])*
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash,
-            serde::Serialize, serde::Deserialize,
+            serde::Serialize, serde::Deserialize, schemars::JsonSchema,
         )]
         pub enum $name { $($(#[$vdoc])* #[serde(rename = $text)] $variant,)+ }
 

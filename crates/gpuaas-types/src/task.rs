@@ -1,5 +1,6 @@
 //! Tasks of operators in the admin API.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::{Operation, TaskResult};
@@ -7,7 +8,7 @@ use crate::ids::{NodeId, TaskId};
 use crate::time::Timestamp;
 
 /// Body of `POST /api/v1/nodes/NODE/tasks`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskRequest {
     /// What is to be done. An `agent_update` without a bundle is to the control plane's own agent.
@@ -29,7 +30,7 @@ const fn within_seconds() -> u32 {
 }
 
 /// How a task stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {
     /// The agent has not fetched it.
@@ -65,7 +66,7 @@ impl TaskState {
 }
 
 /// A task of an operator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskView {
     /// Identifier of the task.
     pub id: TaskId,

@@ -1,5 +1,6 @@
 //! What the control plane sees of a host's telemetry edge.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::GateCheck;
@@ -7,7 +8,7 @@ use crate::ids::NodeId;
 use crate::time::Timestamp;
 
 /// Where a fault of telemetry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TelemetryVerdict {
     /// Nowhere: the edge works.
@@ -70,7 +71,7 @@ impl TelemetryVerdict {
 }
 
 /// Something that was looked at on the way to the telemetry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TelemetryProbe {
     /// What: `maas`, `agent`, `connect`, `health`, `listener`, `dashboard`, `netdata`.
     pub name: String,
@@ -83,7 +84,7 @@ pub struct TelemetryProbe {
 }
 
 /// What the agent last said of its host's telemetry.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TelemetryGate {
     /// Whether every check passed.
     pub open: bool,
@@ -96,7 +97,7 @@ pub struct TelemetryGate {
 }
 
 /// Answer of `GET /api/v1/nodes/NODE/telemetry`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TelemetryReport {
     /// The node.
     pub node_id: NodeId,

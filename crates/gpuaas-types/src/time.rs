@@ -1,7 +1,9 @@
 //! Points in time as whole microseconds, the precision that both databases keep.
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Microseconds since the Unix epoch. JSON form: RFC 3339 in UTC with six fraction digits.
@@ -79,9 +81,23 @@ impl Serialize for Timestamp {
     }
 }
 
+impl JsonSchema for Timestamp {
+    fn schema_name() -> Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "format": "date-time",
+            "description": "RFC 3339 in UTC, to the microsecond",
+        })
+    }
+}
+
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        let text = <Cow<'de, str>>::deserialize(deserializer)?;
         DateTime::parse_from_rfc3339(&text)
             .map(|at| Self(at.timestamp_micros()))
             .map_err(de::Error::custom)

@@ -3,12 +3,13 @@
 //! An agent reads it and the control plane makes the slot map of it. A fact that could not be read
 //! is `None`, which is not the same as none of it: a list that is there and empty was read.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::string_enum::string_enum;
 
 /// Devices of a host that slices are made of, as they were at one time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HostTopology {
     /// PCI functions that a slot may have, the bridges above them, and what shares a group with them.
@@ -22,7 +23,7 @@ pub struct HostTopology {
 }
 
 /// What the agent of a host answers to a `discover_slices` task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyReport {
     /// How long it took the agent to read the host, in seconds.
@@ -32,7 +33,7 @@ pub struct TopologyReport {
 }
 
 /// A PCI function, `/sys/bus/pci/devices/ADDRESS`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TopologyFunction {
     /// Domain, bus, device and function: `0000:19:00.0`.
@@ -74,7 +75,7 @@ pub struct TopologyFunction {
 }
 
 /// Registers of Access Control Services (PCI Express Base Specification, 7.7.8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AcsRegisters {
     /// What the function is able to do.
     pub capability: u16,
@@ -102,7 +103,7 @@ impl AcsRegisters {
 }
 
 /// A base address register.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BarSize {
     /// Line of `resource`, from 0; a register of 64 bits takes two of six.
     pub index: u32,
@@ -113,7 +114,7 @@ pub struct BarSize {
 }
 
 /// A process that has a device open.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceHolder {
     /// Process id.
     pub pid: u32,
@@ -124,7 +125,7 @@ pub struct DeviceHolder {
 }
 
 /// Port 1 of an RDMA adapter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FabricPort {
     /// `InfiniBand` or `Ethernet`.
     pub link_layer: String,
@@ -133,7 +134,7 @@ pub struct FabricPort {
 }
 
 /// An NVMe namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NvmeNamespace {
     /// Kernel name, `nvme0n1`; another one after each boot.
@@ -169,7 +170,7 @@ DiskUseKind {
 }
 
 /// One use of a disk.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct DiskUse {
     /// How it is used.
     pub kind: DiskUseKind,
@@ -194,7 +195,7 @@ EraseMethod {
 }
 
 /// A NUMA node, `/sys/devices/system/node/nodeN`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NumaResources {
     /// The node's number, from 0.
@@ -210,7 +211,7 @@ pub struct NumaResources {
 }
 
 /// A GPU's place on its board.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct GpuModule {
     /// PCI address.
     pub address: String,

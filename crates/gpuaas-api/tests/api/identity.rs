@@ -408,6 +408,7 @@ use Opens::{Admin, Anybody, Bootstrap, Certificate, Enrollment};
 const ENDPOINTS: &[(&str, &str, Opens)] = &[
     ("GET", "/api/v1/health", Anybody),
     ("GET", "/api/v1/version", Anybody),
+    ("GET", "/api/v1/openapi.json", Anybody),
     ("POST", "/api/v1/bundles", Admin),
     ("GET", "/api/v1/bundles", Admin),
     ("GET", "/api/v1/bundles/{bundle}", Admin),
@@ -431,6 +432,8 @@ const ENDPOINTS: &[(&str, &str, Opens)] = &[
     ("GET", "/api/v1/profiles/{name}", Admin),
     ("PATCH", "/api/v1/profiles/{name}", Admin),
     ("GET", "/api/v1/profile-presets", Admin),
+    ("GET", "/api/v1/admin/maas-sites/{site}/profiles/{profile}", Admin),
+    ("PATCH", "/api/v1/admin/maas-sites/{site}/profiles/{profile}", Admin),
     ("POST", "/api/v1/roce-assignments", Admin),
     ("GET", "/api/v1/roce-assignments", Admin),
     ("POST", "/api/v1/nodes", Admin),

@@ -117,7 +117,7 @@ async fn a_bundle_that_no_longer_resolves_stops_an_onboarding() {
         site_bootstrap_bundle_ref: "gone@9".to_owned(),
         ..profile.spec
     };
-    rig.store.set_profile(profile.created_at, "h200", &spec, &[]).await.unwrap();
+    rig.store.set_profile(profile.created_at, "h200", None, &spec, &[]).await.unwrap();
     assert_eq!(rig.post("/api/v1/nodes", node("j22u11")).await.code(), "bundle_not_found");
     assert!(rig.store.list_nodes(NodeFilter::default()).await.unwrap().is_empty());
 }

@@ -47,7 +47,7 @@ async fn a_second_site_of_a_region_is_refused() {
     *rig.maas.tags.lock().unwrap() = mark("two");
     rig.post("/api/v1/sites", site("second")).await.ok();
     *rig.maas.tags.lock().unwrap() = mark("one");
-    let url = json!({ "url": "http://10.0.0.1:5240/MAAS" });
+    let url = json!({ "url": "http://10.0.0.1:5240/MAAS", "api_key": KEY });
     assert_eq!(rig.patch("/api/v1/sites/second", url.clone()).await.code(), "region_taken");
     assert_eq!(rig.patch("/api/v1/sites/lab", url).await.ok()["status"]["region"], "one");
 

@@ -55,6 +55,8 @@ pub(crate) struct FakeMaas {
     pub(crate) pools: Mutex<Reply>,
     /// What it answers to the next question for its version, before `version`.
     pub(crate) first_version: Mutex<Option<Reply>>,
+    /// Where it was reached with a key.
+    pub(crate) urls: Mutex<Vec<String>>,
 }
 
 pub(crate) fn reply(status: u16, content_type: &str, body: &str) -> Reply {
@@ -92,6 +94,7 @@ struct FakeConnect(Arc<FakeMaas>);
 
 impl Connect for FakeConnect {
     fn connect(&self, site: &SiteSpec, key: ApiKey) -> Result<Client, MaasError> {
+        self.0.urls.lock().unwrap().push(site.url.clone());
         let transport = Arc::new(FakeTransport(Arc::clone(&self.0)));
         Client::with_transport(&Config::new(&site.url, key), transport, Arc::new(|| 1_795_190_400))
     }
@@ -170,6 +173,7 @@ impl Rig {
             tags: Mutex::new(reply(404, "text/plain", "No Tag matches the given query.")),
             pools: Mutex::new(reply(200, "application/json", POOLS)),
             first_version: Mutex::default(),
+            urls: Mutex::default(),
         });
         let artifacts = Arc::new(ArtifactStore::open(folder.path()).unwrap());
         let wakes = Arc::new(AtomicUsize::new(0));

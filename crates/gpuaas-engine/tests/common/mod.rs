@@ -238,7 +238,7 @@ impl Harness {
     pub(crate) async fn change_site(&self, change: impl FnOnce(&mut SiteSpec)) {
         let (now, mut site) = (self.now(), self.store.site(self.site_id).await.unwrap());
         change(&mut site.spec);
-        self.store.update_site(now, site.id, site.spec, site.status, None).await.unwrap();
+        self.store.update_site(now, site.id, None, site.spec, site.status, None).await.unwrap();
     }
 
     /// Makes the store forget which installation a node has, as one that never knew.

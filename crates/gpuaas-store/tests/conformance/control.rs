@@ -27,7 +27,7 @@ fn a_record_is_written_over_the_one_that_was_read() {
         assert_eq!(store.site_control(site_id).await.unwrap(), record, "somebody decided before");
 
         let site = store.site(site_id).await.unwrap();
-        store.update_site(at(2.0), site_id, site.spec, site.status, None).await.unwrap();
+        store.update_site(at(2.0), site_id, None, site.spec, site.status, None).await.unwrap();
         assert_eq!(store.site(site_id).await.unwrap().status.control, Some(control));
         assert!(write(&record, &record, None).await);
         assert_eq!(store.site(site_id).await.unwrap().status.control, None);

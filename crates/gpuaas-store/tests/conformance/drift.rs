@@ -120,7 +120,8 @@ fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
         let site = store.site(fixture.site_id).await.unwrap();
         assert_eq!((site.status.missed_work, site.status.answered_at), (1, Some(at(6.0))));
         let asked = SiteStatus::default();
-        let changed = store.update_site(at(7.0), site.id, site.spec, asked, None).await.unwrap();
+        let changed =
+            store.update_site(at(7.0), site.id, None, site.spec, asked, None).await.unwrap();
         assert_eq!((changed.status.missed_work, changed.status.answered_at), (1, None));
         assert_eq!(changed.revision, site.revision + 1);
     });

@@ -68,7 +68,8 @@ fn a_second_site_of_a_region_is_refused() {
         assert!(add(store, spelled, "another").await.is_err(), "the address is still the same");
         let second = add(store, elsewhere.clone(), "another").await.unwrap();
 
-        let moved = store.update_site(at(2.0), second, elsewhere.clone(), known_as(REGION), None);
+        let moved =
+            store.update_site(at(2.0), second, None, elsewhere.clone(), known_as(REGION), None);
         assert_eq!(code(moved.await), "region_taken");
         assert_eq!(store.site(second).await.unwrap().status.region, "another");
         let entry = NewAuditEntry {
@@ -78,7 +79,7 @@ fn a_second_site_of_a_region_is_refused() {
             detail: serde_json::Value::Null,
         };
         store.remove_site(at(3.0), fixture.site_id, entry).await.unwrap();
-        store.update_site(at(4.0), second, elsewhere, known_as(REGION), None).await.unwrap();
+        store.update_site(at(4.0), second, None, elsewhere, known_as(REGION), None).await.unwrap();
         let missing = store.set_site_region(at(5.0), SiteId(id()), REGION).await;
         assert_eq!(code(missing), "not_found");
     });
@@ -123,7 +124,8 @@ fn another_past_of_a_region_is_kept() {
         let past = site.status.past.clone().unwrap();
         assert_eq!((past.at, past.text.as_str()), (at(6.0), "restored"));
         let asked = SiteStatus::default();
-        let changed = store.update_site(at(7.0), north, site.spec, asked, None).await.unwrap();
+        let changed =
+            store.update_site(at(7.0), north, None, site.spec, asked, None).await.unwrap();
         assert_eq!(changed.status.past, Some(past), "an operator's change keeps it");
         assert_eq!(code(store.set_site_past(NOON, SiteId(id()), "x").await), "not_found");
     });

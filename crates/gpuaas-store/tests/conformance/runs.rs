@@ -278,7 +278,7 @@ fn a_parked_run_goes_on_with_the_latest_revision_of_its_profile() {
         let (node_id, run_id) = fixture.node("j22u11").await;
         let mut run = fixture.claim_one(NOON).await.run;
         let second = ProfileSpec { max_deploy_retry_attempts: 7, ..ProfileSpec::default() };
-        store.set_profile(at(1.0), "h200", &second, &[]).await.unwrap();
+        store.set_profile(at(1.0), "h200", None, &second, &[]).await.unwrap();
         let go_on = async |seconds, run_id| {
             let retry = OperatorCommand::Retry;
             store.continue_with_latest_profile(at(seconds), run_id, retry, "ada", "mended").await

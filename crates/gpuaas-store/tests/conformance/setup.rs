@@ -180,17 +180,19 @@ fn an_operator_changes_a_site_and_its_key() {
         let (store, site_id) = (&fixture.store, fixture.site_id);
         let spec = SiteSpec { pxe_vlan: Some(7), ..site_spec("north") };
         let status = SiteStatus { maas_user: "ann".to_owned(), ..SiteStatus::default() };
-        let changed = store.update_site(at(5.0), site_id, spec.clone(), status.clone(), None);
+        let changed = store.update_site(at(5.0), site_id, None, spec.clone(), status.clone(), None);
         let changed = changed.await.unwrap();
         assert_eq!((changed.revision, changed.updated_at), (2, at(5.0)));
         assert_eq!((&changed.spec, &changed.status), (&spec, &status));
         assert_eq!(store.site_api_key(site_id).await.unwrap().expose_secret(), API_KEY);
         let key = SecretString::from("a:b:c".to_owned());
-        let changed =
-            store.update_site(at(6.0), site_id, spec.clone(), status.clone(), Some(&key)).await;
+        let changed = store
+            .update_site(at(6.0), site_id, None, spec.clone(), status.clone(), Some(&key))
+            .await;
         assert_eq!(changed.unwrap().revision, 3);
         assert_eq!(store.site_api_key(site_id).await.unwrap().expose_secret(), key.expose_secret());
-        let missing = store.update_site(at(6.0), SiteId(id()), spec, status, Some(&key)).await;
+        let missing =
+            store.update_site(at(6.0), SiteId(id()), None, spec, status, Some(&key)).await;
         assert_eq!(code(missing), "not_found");
     });
 }
@@ -204,7 +206,8 @@ fn a_profile_revision_never_changes() {
         let pin =
             |bundle: &str, digest: &str| BundlePin { bundle: bundle.into(), digest: digest.into() };
         let pins = [pin("below@1", "1"), pin("site@1", "2")];
-        let profile = fixture.store.set_profile(at(1.0), "h200", &second, &pins).await.unwrap();
+        let profile =
+            fixture.store.set_profile(at(1.0), "h200", None, &second, &pins).await.unwrap();
         assert_eq!((profile.id, profile.revision), (fixture.profile_id, 2));
         assert_eq!(profile.status.site_bootstrap_bundle_digest, "2");
         assert_eq!(profile.status.bundle_pins, pins);
@@ -216,7 +219,10 @@ fn a_profile_revision_never_changes() {
         let new = fixture.store.profile_revision(fixture.profile_id, 2).await.unwrap();
         assert_eq!((new.spec, new.bundle_pins), (second.clone(), pins.to_vec()));
         assert_eq!(code(fixture.store.profile_revision(fixture.profile_id, 3).await), "not_found");
-        assert_eq!(code(fixture.store.set_profile(NOON, "h100", &second, &[]).await), "not_found");
+        assert_eq!(
+            code(fixture.store.set_profile(NOON, "h100", None, &second, &[]).await),
+            "not_found"
+        );
         let again = fixture.store.create_profile(NOON, ProfileId(id()), "h200", &second, &[]);
         assert_eq!(code(again.await), "profile_name_taken");
     });

@@ -98,7 +98,7 @@ fn finished_visits_of_the_latest_runs_that_are_alike() {
         assert_eq!(sorted(&times("ubuntu/noble", 2).await.0, Step::Accept), [12.0, 13.0]);
 
         let other = ProfileSpec { distro_series: "jammy".to_owned(), ..ProfileSpec::default() };
-        fixture.store.set_profile(at(1000.0), "h200", &other, &[]).await.unwrap();
+        fixture.store.set_profile(at(1000.0), "h200", None, &other, &[]).await.unwrap();
         go(&fixture, &went("e", 1000.0, &[(Discover, 1099.0)], (Failed, 1100.0), &[])).await;
         let (image, any) = times("ubuntu/jammy", 9).await;
         assert_eq!(sorted(&image, Step::Accept), [99.0]);

@@ -1,9 +1,10 @@
 //! What a bootstrap reports.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which part of the bootstrap reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BootstrapPhase {
     /// The infra-owned site bootstrap.
@@ -13,7 +14,7 @@ pub enum BootstrapPhase {
 }
 
 /// How far it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgressStatus {
     /// The phase began.
@@ -25,7 +26,7 @@ pub enum ProgressStatus {
 }
 
 /// Body of a progress callback.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BootstrapProgress {
     /// Which part.
@@ -38,7 +39,7 @@ pub struct BootstrapProgress {
 }
 
 /// How a phase of a bundle ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseOutcome {
     /// It ran and ended well.
@@ -51,7 +52,7 @@ pub enum PhaseOutcome {
 
 /// Body of a phase callback: one phase of a site bundle has ended. For the history; no decision
 /// rests on it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BundlePhase {
     /// The bundle, as `name@version`.

@@ -1,5 +1,6 @@
 //! Enrollment and heartbeats.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::task_key::TaskKeys;
@@ -7,7 +8,7 @@ use crate::ids::{NodeId, RunId};
 use crate::time::Timestamp;
 
 /// Body of an enrollment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EnrollRequest {
     /// The run whose deployment started this agent.
@@ -27,7 +28,7 @@ pub struct EnrollRequest {
 }
 
 /// A certificate of a node, as it is handed out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeCertificate {
     /// The certificate and what leads up to the anchor, PEM, the leaf first.
     pub chain_pem: String,
@@ -40,7 +41,7 @@ pub struct NodeCertificate {
 }
 
 /// Body of `POST /agent/v1/certificate`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
     /// The run that deployed this system.
@@ -50,7 +51,7 @@ pub struct RenewRequest {
 }
 
 /// Answer to an enrollment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EnrollResponse {
     /// Who the agent is from now on.
     pub node_id: NodeId,
@@ -69,7 +70,7 @@ pub struct EnrollResponse {
 }
 
 /// Body of a heartbeat.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatRequest {
     /// The run that deployed this system.

@@ -2,12 +2,15 @@
 
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::RunId;
 
 /// What a check of a bundle may block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// The node becomes `active`.
@@ -43,7 +46,7 @@ impl FromStr for Gate {
 }
 
 /// Whose matter it is that a gate is shut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateClass {
     /// What other bundles build upon is not in effect: the fabric, packages, the login.
@@ -70,7 +73,7 @@ impl GateClass {
 }
 
 /// A gate's verdict.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GateReport {
     /// The gate.
     pub gate: Gate,
@@ -146,7 +149,7 @@ impl GateReport {
 }
 
 /// A check of a gate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GateCheck {
     /// Its name.
     pub name: String,
@@ -163,7 +166,7 @@ pub struct GateCheck {
 }
 
 /// Body of a gate callback: what the bundles on the host ask of it, and what is so.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gates {
     /// The run that deployed this system.

@@ -1,9 +1,10 @@
 //! What may be checked of a host.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Something that has to be true of a host after its deployment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "check", rename_all = "snake_case", deny_unknown_fields)]
 pub enum HostCheck {
     /// There is a file or folder.

@@ -4,12 +4,13 @@
 //! plane calls [`Operation::check`] before it signs one, and an agent again before it touches
 //! anything, so neither rests on the other.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::gate::Gate;
 
 /// What is to be done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Operation {
     /// Changes what a service does.
@@ -89,7 +90,7 @@ pub enum Operation {
 }
 
 /// What may be done with a service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceAction {
     /// Start it.
@@ -123,7 +124,7 @@ impl ServiceAction {
 }
 
 /// A registry of container images.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Registry {
     /// `HOST` or `HOST:PORT`.
@@ -137,7 +138,7 @@ pub struct Registry {
 }
 
 /// A Debian package.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PackageTarget {
     /// Its name.

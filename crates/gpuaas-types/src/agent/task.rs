@@ -1,5 +1,6 @@
 //! Tasks, how they travel, and what comes of them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::host_check::HostCheck;
@@ -9,7 +10,7 @@ use crate::time::Timestamp;
 use crate::topology::TopologyReport;
 
 /// What a task asks for. Each kind has its own parameters; there is no shell.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TaskSpec {
     /// Collect host facts and service states.
@@ -68,7 +69,7 @@ impl TaskSpec {
 }
 
 /// A task for an agent. It travels in an [`AssignedTask`], signed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Task {
     /// Identifier, to answer with.
     pub id: TaskId,
@@ -79,7 +80,7 @@ pub struct Task {
 }
 
 /// What a control plane signs: a task, and whose it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AssignedTask {
     /// The node that is to do it.
@@ -89,7 +90,7 @@ pub struct AssignedTask {
 }
 
 /// A signed task as it travels.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SignedTask<E> {
     /// Identifier, to answer with even where the envelope cannot be trusted.
     pub id: TaskId,
@@ -98,14 +99,14 @@ pub struct SignedTask<E> {
 }
 
 /// Answer to a task poll. `E` is the envelope of a signature; this crate knows no signatures.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskBatch<E> {
     /// Zero or more tasks.
     pub tasks: Vec<SignedTask<E>>,
 }
 
 /// One finding of a diagnostics task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// What was looked at.
     pub name: String,
@@ -116,7 +117,7 @@ pub struct Finding {
 }
 
 /// Something that a task changed, or in a dry run would change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// What: a unit, a file, a package.
@@ -128,7 +129,7 @@ pub struct Change {
 }
 
 /// An archive that a task made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskArchive {
     /// Length in bytes.
@@ -144,7 +145,7 @@ pub struct TaskArchive {
 }
 
 /// Body of a task result.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskResult {
     /// Whether the task itself was carried out.

@@ -1,11 +1,12 @@
 //! Keys that sign tasks.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
 /// What a key that signs tasks is for at the moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskKeyState {
     /// Known to agents before it is used.
@@ -32,7 +33,7 @@ impl TaskKeyState {
 }
 
 /// A key whose tasks an agent carries out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskKey {
     /// What it is for.
@@ -46,7 +47,7 @@ pub struct TaskKey {
 
 /// The keys that count. An agent has its first set from its enrollment; a later one it takes only
 /// with a signature of a key that counts, and with a greater revision.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskKeys {
     /// Grows with every change.

@@ -1,12 +1,13 @@
 //! Requests and answers of the admin API about the certificates of nodes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, RunId};
 use crate::time::Timestamp;
 
 /// Body of `POST /api/v1/nodes/NODE/revoke-certificate`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeCertificate {
     /// Why; kept in the history.
@@ -19,7 +20,7 @@ pub struct RevokeCertificate {
 }
 
 /// How a certificate stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CertificateState {
     /// Its agent may use it.
@@ -33,7 +34,7 @@ pub enum CertificateState {
 }
 
 /// A certificate that a node was given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateView {
     /// Serial number, hexadecimal.
     pub serial: String,
@@ -56,7 +57,7 @@ pub struct CertificateView {
 }
 
 /// Answer to a [`RevokeCertificate`], and of `GET /api/v1/nodes/NODE/certificates`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeCertificates {
     /// The node.
     pub node_id: NodeId,

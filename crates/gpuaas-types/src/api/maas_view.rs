@@ -1,9 +1,10 @@
 //! A machine as MAAS sees it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What MAAS says of a node's machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MaasView {
     /// MAAS' identifier; none before discovery.
     pub system_id: Option<String>,

@@ -1,5 +1,6 @@
 //! Whether a node's agent is heard, and what is wrong with a node.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::park::{Owner, ParkAction};
@@ -20,7 +21,7 @@ string_enum!(
 );
 
 /// Whether the control plane hears a node's agent, and since when.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Connectivity {
     /// Heard, silent, or never heard.
     pub state: ConnectivityState,
@@ -41,7 +42,7 @@ impl Default for Connectivity {
 }
 
 /// Something that is wrong with a node, from the table [`crate::codes::NODE_PROBLEMS`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeProblem {
     /// Stable code, such as `agent_silent`.
     pub code: String,

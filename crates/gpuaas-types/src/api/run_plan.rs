@@ -1,5 +1,6 @@
 //! What a run on a node that exists would do, and the request that begins it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::maas_view::MaasView;
@@ -8,7 +9,7 @@ use crate::lifecycle::{NodeState, RunKind};
 use crate::steps::{EffectKind, Step};
 
 /// Body of `POST /api/v1/nodes/NODE/runs`: what is to be done with a node that exists.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
     /// What the run is for; anything but `onboard`.
@@ -27,7 +28,7 @@ pub struct RunRequest {
 }
 
 /// One step of a plan.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedStep {
     /// The step.
     pub step: Step,
@@ -36,7 +37,7 @@ pub struct PlannedStep {
 }
 
 /// A revision of a profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfileInUse {
     /// Name of the profile.
     pub name: String,
@@ -51,7 +52,7 @@ impl std::fmt::Display for ProfileInUse {
 }
 
 /// With what a node was deployed, and with what a run would deploy it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedProfile {
     /// Of the latest deployment that made the node active; none: there was none.
     pub deployed: Option<ProfileInUse>,
@@ -60,7 +61,7 @@ pub struct PlannedProfile {
 }
 
 /// Answer to a [`RunRequest`]: what the run does, and its identifier unless it was a dry run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunPlan {
     /// The node.
     pub node_id: NodeId,

@@ -61,6 +61,10 @@ RequestTimeout "request_timeout" "The request took too long" {
     status: 504, owner: Some(Owner::PlatformOperator), next_action: "whether it took effect is not known: look before asking again; repeat a POST with the same Idempotency-Key",
     doc: "The request took longer than its limit, so its effect is not known",
 }
+RevisionChanged "revision_changed" "It was changed meanwhile" {
+    status: 412, owner: None, next_action: "read it again, look at what changed, and send the change with the new `ETag` as `If-Match`",
+    doc: "The header `If-Match` names another revision than the newest one, so somebody else changed the site or profile after it was read",
+}
 NodeExists "node_exists" "The node is already under care" {
     status: 409, owner: None, next_action: "`gpuaas node show NODE` says how it stands; one in service is deployed again by `gpuaas node reimage NODE`, and given up by `gpuaas node detach NODE`",
     doc: "A node with this hostname or BMC address is in the care of GPUaaS",
@@ -120,7 +124,7 @@ RoceAddressTaken "roce_address_taken" "The fabric address belongs to another int
     doc: "Another interface has this fabric address",
 }
 SiteNameTaken "site_name_taken" "There is a site of this name" {
-    status: 409, owner: None, next_action: "choose another name, or change the site: `gpuaas site set SITE --url URL`",
+    status: 409, owner: None, next_action: "choose another name, or change the site: `gpuaas site set SITE --url URL --api-key-file FILE`",
     doc: "Names of sites are unique",
 }
 PoolUnknown "pool_unknown" "MAAS has no resource pool of this name" {
@@ -128,7 +132,7 @@ PoolUnknown "pool_unknown" "MAAS has no resource pool of this name" {
     doc: "The site names a pool that its region does not have, so no machine would ever be the site's",
 }
 RegionTaken "region_taken" "Another site has machines of this region" {
-    status: 409, owner: None, next_action: "use that site, `gpuaas site show SITE`, or give each of the two a resource pool of MAAS that no other has: `gpuaas site set SITE --pool POOL`, then `--pool` for the new one; `gpuaas site set SITE --url URL` gives a site another address of its region",
+    status: 409, owner: None, next_action: "use that site, `gpuaas site show SITE`, or give each of the two a resource pool of MAAS that no other has: `gpuaas site set SITE --pool POOL`, then `--pool` for the new one; `gpuaas site set SITE --url URL --api-key-file FILE` gives a site another address of its region",
     doc: "A region is known by the identity in the mark that is kept in it, and by its address. Two sites of one region would each take the other's machines for free, unless each has the machines of one resource pool",
 }
 ProfileNameTaken "profile_name_taken" "There is a profile of this name" {
