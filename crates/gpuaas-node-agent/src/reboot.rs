@@ -16,7 +16,7 @@ use host_facts::HostRoot;
 use crate::bundle::{self, BundleContext};
 use crate::command::CommandRunner;
 use crate::env::AgentEnv;
-use crate::host::{EMULATOR_VARIABLE, Host};
+use crate::host::Host;
 use crate::reboot_reasons::{PendingReboot, boot_id, joined, reasons};
 use crate::{atomic_file, paths};
 
@@ -84,11 +84,7 @@ pub(crate) async fn look_after_boot(host: &Host, pending: &PendingReboot) -> Tas
     let Some(root) = host.root() else { return refused("host_not_live", "it has no files") };
     let mut findings = Vec::new();
     for name in &pending.bundles {
-        let mut context = BundleContext::from_host(root);
-        if let Host::Emulated(_, emulator) = host {
-            let emulator = emulator.display().to_string();
-            context.environment.insert(EMULATOR_VARIABLE.to_owned(), emulator);
-        }
+        let context = BundleContext::of_rerun(host, root);
         let folder = root.join(paths::INSTALLED_BUNDLES).join(name);
         let (ended_well, seen) = match bundle::run(&folder, &context).await {
             Ok(report) => (report.ended_well(), report.summary()),

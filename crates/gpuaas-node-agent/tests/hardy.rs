@@ -17,7 +17,7 @@ use gpuaas_node_agent::env::AgentEnv;
 use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::identity::IdentityStore;
 use gpuaas_node_agent::protocol::ControlPlane;
-use gpuaas_types::agent::{Operation, ServiceAction, Task, TaskSpec};
+use gpuaas_types::agent::{Gate, Gates, Operation, ServiceAction, Task, TaskSpec};
 use gpuaas_types::{TaskId, Timestamp};
 use host_facts::HostRoot;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -233,6 +233,49 @@ async fn a_task_that_was_cut_short_is_reported_and_not_done_again() {
     fake.until("the result", |seen| !seen.results.is_empty()).await;
     fake.change(|seen| assert_eq!(seen.results[0].1.code, "task_interrupted"));
     assert_eq!(std::fs::read_to_string(&restarts).unwrap(), "x\n");
+}
+
+/// A bundle whose phase brings, after the boot, what its gate asks for.
+const AFTER_THE_BOOT: &str = r#"{"name":"asks","version":"1.0.0","kind":"site_bootstrap","about":"x",
+    "phases":[{"name":"bring","run":"bring.sh","timeout_seconds":60}],
+    "expects":[{"gates":["slice_ready"],"check":"file_exists","path":"/effect"}]}"#;
+
+/// The agent of the next boot looks at the gates again before it hands in that the host was started
+/// again: what they were amid the boot is not the last word.
+#[tokio::test]
+async fn after_a_boot_the_gates_are_known_before_the_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = FakeControlPlane::start(dir.path()).await;
+    let state = dir.path().join("state");
+    let put = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put("usr/local/share/gpuaas/site-bootstrap/asks/manifest.json", AFTER_THE_BOOT);
+    // It waits until a gate has been reported as it was amid the boot.
+    let phase = "source \"$GPUAAS_LIB\"\nuntil [[ -e $(at /reported) ]]; do sleep 0.02; done\n\
+                 place /effect 0644 <<<there\n";
+    put("usr/local/share/gpuaas/site-bootstrap/asks/bring.sh", phase);
+    put("var/lib/gpuaas/site-bootstrap/asks.inputs", "{}");
+    put("proc/sys/kernel/random/boot_id", "second\n");
+    let task = serde_json::json!({
+        "id": Uuid::from_u128(1), "spec": TaskSpec::Reboot { reasons: Vec::new() },
+        "reboot": {"boot_id": "first", "bundles": ["asks"], "why": "the kernel's arguments"},
+    });
+    put("state/task.json", &task.to_string());
+    let stop = run(config(dir.path(), &state), &fake, Arc::new(HostClock));
+    fake.until("the gates", |seen| !seen.gates.is_empty()).await;
+    put("reported", "");
+    fake.until("the result", |seen| !seen.results.is_empty()).await;
+    stop.cancel();
+    let (result, gates) = fake.change(|seen| (seen.results[0].1.clone(), seen.gates.clone()));
+    assert!(result.succeeded && result.changes[0].after == "second", "{result:?}");
+    let is_open = |gates: &Gates| {
+        gates.gates.iter().any(|gate| gate.gate == Gate::SliceReady && gate.passed)
+    };
+    assert!(!is_open(gates.first().unwrap()), "amid the boot: {gates:?}");
+    assert!(is_open(gates.last().unwrap()), "after it: {gates:?}");
 }
 
 /// Whoever kept a signed task sends it once more, to the next process of the agent.

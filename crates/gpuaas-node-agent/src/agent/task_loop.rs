@@ -72,12 +72,17 @@ async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Enve
         },
         Err(fault) => refused(fault.code(), &fault.to_string()),
     };
+    hand_in(agent, task.id, &result).await;
+}
+
+/// Submits a result, after the gates of a host that the task changed: what one said before the change
+/// is not to be the last word once the result is in.
+async fn hand_in(agent: &Agent, id: TaskId, result: &TaskResult) {
     if !result.changes.is_empty() {
-        // What a gate said before the change is not to be the last word once the result is in.
         gate_reports::report_once(agent).await;
         agent.host_changed.notify_one();
     }
-    submit_result(agent, task.id, &result).await;
+    submit_result(agent, id, result).await;
 }
 
 /// The time that decides whether a task has expired.
@@ -157,7 +162,7 @@ async fn finish_previous_task(agent: &Agent) {
         }
     };
     remember(agent, id, expires_at.unwrap_or(Timestamp::NEVER));
-    submit_result(agent, id, &result).await;
+    hand_in(agent, id, &result).await;
 }
 
 /// Submits a result until the control plane takes or refuses it.

@@ -100,13 +100,27 @@ impl BundleContext {
         Self {
             root: root.path().to_owned(),
             bundles: root.join(paths::INSTALLED_BUNDLES),
-            sysfs: Some(root.join("/sys")),
+            // As it was named at first boot: a path that ends in no slash.
+            sysfs: Some(root.join("/sys").components().collect()),
             site: site.unwrap_or_default(),
             hostname: field("hostname").or_else(hostname).unwrap_or_default(),
             run_id: field("run_id").unwrap_or_default(),
             use_stored_inputs: true,
             ..Self::default()
         }
+    }
+
+    /// The context of a bundle that runs on `host` once more. Its phases find the same kernel as at first
+    /// boot: the host's own, or the one that the host's emulator plays.
+    pub(crate) fn of_rerun(host: &Host, root: &HostRoot) -> Self {
+        let mut context = Self::from_host(root);
+        let emulator = match host {
+            Host::Emulated(_, emulator) => Some(emulator.clone()),
+            Host::Root(_) | Host::Fixed(_) => emulator_from_env(&std::env::vars().collect()),
+        };
+        let named = emulator.map(|path| (EMULATOR_VARIABLE.to_owned(), path.display().to_string()));
+        context.environment.extend(named);
+        context
     }
 
     fn host_root(&self) -> HostRoot {

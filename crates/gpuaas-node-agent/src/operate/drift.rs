@@ -16,7 +16,7 @@ use crate::bundle::gate::{self, BundleCheck};
 use crate::bundle::{self, BundleContext};
 use crate::checks;
 use crate::command::CommandRunner;
-use crate::host::{EMULATOR_VARIABLE, Host};
+use crate::host::Host;
 use crate::paths;
 
 /// Longest time of a restart, in seconds.
@@ -170,11 +170,7 @@ async fn run_again(
         passed: Some(passed),
         seen: seen.chars().take(2000).collect(),
     };
-    let mut context = BundleContext::from_host(root);
-    if let Host::Emulated(_, emulator) = host {
-        context.environment.insert(EMULATOR_VARIABLE.to_owned(), emulator.display().to_string());
-    }
-    match bundle::run(folder, &context).await {
+    match bundle::run(folder, &BundleContext::of_rerun(host, root)).await {
         Ok(report) => {
             outcome.findings.push(finding(report.ended_well(), report.summary()));
             if report.changed() > 0 {

@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use gpuaas_types::api::StepSpan;
 use serde_json::Value;
 
 use crate::rig::{Rig, agent, gpuaas};
@@ -103,7 +104,9 @@ fn a_real_host_is_looked_after() {
     }
     let hosts = tempfile::tempdir().unwrap();
     let folder = hosts.path().to_str().unwrap();
-    let mut rig = Rig::with(&["--real-hosts", "1", "--hosts-dir", folder]);
+    // A stock image starts the kernel without the arguments for slices, and MAAS carried none.
+    let lost = ["--lose", "j22u11=kernel-options"];
+    let mut rig = Rig::with(&[&["--real-hosts", "1", "--hosts-dir", folder], &lost[..]].concat());
     let (url, key) = (rig.sim.value("listening"), rig.path("maas.key"));
     rig.good(&format!(
         "site add lab --url {url} --api-key-file {key} \
@@ -118,11 +121,13 @@ fn a_real_host_is_looked_after() {
     rig.good("profile add h200 --set site_bootstrap_bundle_ref=h200-slice-vm@1.1.0");
     let (mac, _) = rig.machine("j22u11");
     rig.good(&format!(
-        "node onboard j22u11 --site lab --profile h200 --mac {mac} --wait --timeout 300"
+        "node onboard j22u11 --site lab --profile h200 --mac {mac} --wait --timeout 450"
     ));
     until_slices(&rig, true);
     each_phase_is_in_its_history(&rig);
+    its_run_started_it_again_for_the_kernel_arguments(&rig);
     let host = Inside::read(hosts.path());
+    bundles_run_once_more_change_nothing(&host);
     facts_are_what_its_own_tools_say(&host);
     services_are_stopped_and_brought_back(&rig, &host);
     bundles_run_again_with_their_secret(&rig, &host);
@@ -141,6 +146,41 @@ fn each_phase_is_in_its_history(rig: &Rig) {
     for phase in ["ipoib", "login-user", "fabric-vfs", "vfio-devices", "ovs-bridge", "libvirt"] {
         assert!(drawn.lines().any(|line| line.trim_start().starts_with(phase)), "{phase}: {drawn}");
     }
+}
+
+/// The first boot lacked the arguments, the run ordered the second, and its time is in the waterfall.
+fn its_run_started_it_again_for_the_kernel_arguments(rig: &Rig) {
+    let node = rig.json("node show j22u11 -o json");
+    let run = rig.json(&format!("run show {} -o json", node["run"]["id"].as_str().unwrap()));
+    let lines: Vec<&Value> = run["timeline"].as_array().unwrap().iter().collect();
+    let of_code = |code: &str| lines.iter().find(|line| line["code"] == code);
+    let booted = of_code("host_rebooted").unwrap_or_else(|| panic!("{run}"));
+    let why = "started again because the kernel was started without intel_iommu=on iommu=pt";
+    assert_eq!((&booted["step"], &booted["text"]), (&"host_reboot".into(), &why.into()));
+    let span = run["steps"].as_array().unwrap().iter().find(|span| span["step"] == "host_reboot");
+    let span: StepSpan = serde_json::from_value(span.unwrap().clone()).unwrap();
+    let seconds = span.until.unwrap().seconds_since(span.from);
+    let bucket = run["buckets"]["prereq_checks"].as_f64().unwrap();
+    assert!(seconds > 1.0 && bucket >= seconds, "{seconds} s of {bucket} s in its bucket");
+}
+
+/// The values are those that the host keeps.
+fn bundles_run_once_more_change_nothing(host: &Inside) {
+    for argument in ["intel_iommu=on", "iommu=pt"] {
+        host.good(&format!("grep -qw {argument} /proc/cmdline"));
+    }
+    // What systemd starts finds the hardware there.
+    let report = host.good(
+        "systemd-run --quiet --wait --pipe --property=StandardError=journal \
+         /usr/local/bin/gpuaas-node-agent bundle run \
+         /usr/local/share/gpuaas/site-bootstrap/h200-slice-vm",
+    );
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let bundles = report["requires"].as_array().unwrap().iter().chain([&report]);
+    let phases: Vec<&Value> =
+        bundles.flat_map(|bundle| bundle["phases"].as_array().unwrap()).collect();
+    assert!(phases.len() > 12, "{report}");
+    assert!(phases.iter().all(|phase| phase["changed"] == 0), "{report}");
 }
 
 fn facts_are_what_its_own_tools_say(host: &Inside) {

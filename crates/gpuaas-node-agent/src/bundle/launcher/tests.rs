@@ -253,6 +253,17 @@ fn a_host_knows_its_name_and_site() {
     assert_eq!(known(of_host()), ("j22u15".into(), "lab-2".into(), "r1".into()));
 }
 
+/// A second run that told its phases another path of sysfs, or of no emulator, would change what the
+/// first one wrote.
+#[test]
+fn a_bundle_finds_the_same_kernel_whenever_it_runs() {
+    let root = HostRoot::new("/srv/host").with_sysfs("/srv/hardware/sys");
+    let host = Host::Emulated(root.clone(), "/srv/kernel".into());
+    let again = BundleContext::of_rerun(&host, &root);
+    assert_eq!(again.sysfs.unwrap().as_os_str(), "/srv/hardware/sys");
+    assert_eq!(again.environment, [(EMULATOR_VARIABLE.to_owned(), "/srv/kernel".to_owned())].into());
+}
+
 #[tokio::test]
 async fn other_bytes_of_the_same_version_run_again() {
     let fixture = a_host_with_a_site().await;
