@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use gpuaas_bundle::Envelope;
+use gpuaas_bundle::order::FOREIGN_TASK_CODES;
 use gpuaas_store::ReceivedHeartbeat;
 use gpuaas_types::agent::{
     Gate, GateClass, GateReport, Gates, HeartbeatRequest, HeartbeatResponse, TaskBatch, TaskResult,
@@ -21,7 +22,7 @@ use crate::ctx::{Ctx, MAX_POLL_SECONDS};
 use crate::history::agent_event;
 use crate::long_poll::PATIENCE;
 use crate::problem::{ApiResult, problem};
-use crate::{check, slice_report, task_keys};
+use crate::{check, rejections, slice_report, task_keys};
 
 pub(crate) const VERSION_CHARS: usize = 64;
 const MESSAGE_CHARS: usize = 500;
@@ -189,6 +190,10 @@ pub(crate) async fn task_result(
     let now = ctx.now();
     if let Some(report) = result.topology.take() {
         slice_report::record(&ctx, agent.node_id, task_id, *report, &mut result).await?;
+    }
+    if FOREIGN_TASK_CODES.contains(&result.code.as_str()) {
+        let message = check::plain_text(&result.message, MESSAGE_CHARS);
+        rejections::record_foreign_task(&ctx, agent.node_id, task_id, &result.code, &message).await;
     }
     let step = ctx.store.run(agent.run_id).await?.step;
     let text = if result.succeeded {

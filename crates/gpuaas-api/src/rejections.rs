@@ -9,7 +9,7 @@ use gpuaas_identity::{Peer, PeerCertificate};
 use gpuaas_store::{NewAuditEntry, sha256};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
-use gpuaas_types::{NodeId, Problem};
+use gpuaas_types::{NodeId, Problem, TaskId};
 use serde_json::json;
 
 use crate::auth;
@@ -127,6 +127,32 @@ async fn record(ctx: &Ctx, client: &UnknownClient, origin: CredentialOrigin, pro
     };
     if let Err(error) = ctx.store.append_timeline(node_id, vec![line]).await {
         tracing::error!(%error, code, "a refusal is missing in the node's history");
+    }
+}
+
+/// Writes down that the agent of a node was sent a task and refused it as none of ours
+/// (`gpuaas_bundle::order::FOREIGN_TASK_CODES`): somebody may stand between the two, or keep what was
+/// signed once. The same refusal of a node is written down once in a while, whatever task it names.
+pub(crate) async fn record_foreign_task(
+    ctx: &Ctx,
+    node_id: NodeId,
+    task_id: TaskId,
+    code: &str,
+    message: &str,
+) {
+    let (now, audit) = (ctx.now(), ctx.rejection_audit());
+    let key = format!("{code} of a task {node_id}");
+    let Some(repeated) = audit.should_record(key, CredentialOrigin::Known, now) else { return };
+    let entry = NewAuditEntry {
+        actor: format!("agent of {node_id}"),
+        action: "agent.task_refused".to_owned(),
+        subject: node_id.to_string(),
+        detail: json!({
+            "code": code, "detail": message, "task": task_id, "repeated": repeated,
+        }),
+    };
+    if let Err(error) = ctx.store.append_audit_entry(now, entry).await {
+        tracing::error!(%error, code, "a refusal of an agent was not written down");
     }
 }
 

@@ -56,6 +56,20 @@ impl OrderFault {
     }
 }
 
+/// Codes with which an agent says that a task is none of its control plane's, or none that is asked for
+/// now: somebody signed it with another key, for another node, or sent it once more. A task that has
+/// merely expired is not among them, nor one that a host's clock cannot judge.
+pub const FOREIGN_TASK_CODES: [&str; 8] = [
+    "signature_malformed",
+    "signature_key_unknown",
+    "signature_forged",
+    "signature_key_retired",
+    "task_of_other_node",
+    "task_keys_old",
+    "task_id_mismatch",
+    "task_replayed",
+];
+
 /// Signs a task for a node.
 ///
 /// # Errors

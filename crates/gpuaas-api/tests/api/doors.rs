@@ -6,7 +6,7 @@ use gpuaas_bundle::{AGENT_FILE, Archive, Digest, Entry, Envelope, SigningKey, St
 use gpuaas_core::record::ReportKind;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{RunWrite, TokenPurpose};
-use gpuaas_types::agent::{Operation, TaskKeys, TaskSpec};
+use gpuaas_types::agent::{Operation, TaskKeys, TaskResult, TaskSpec};
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::{RunId, RunStatus};
 use serde_json::{Value, json};
@@ -155,6 +155,36 @@ async fn an_agent_is_replaced_only_by_one_that_was_published_signed_and_approved
     let fetched = tls.client(None).get(format!("{}{url}", tls.nodes)).send().await.unwrap();
     let fetched = fetched.bytes().await.unwrap();
     assert_eq!((&*fetched, fetched.len() as u64), (&b"agent 0.2.0"[..], size_bytes));
+}
+
+/// The agent itself refuses it (`gpuaas-node-agent/tests/hardy.rs`); what it says of that is kept although
+/// the task has its result by then.
+#[tokio::test]
+async fn an_order_that_was_carried_out_and_comes_again_is_in_the_audit() {
+    let tls = Tls::new().await;
+    let (agent, client) = tls.live("j22u11").await;
+    let task = json!({ "operation": { "kind": "collect_diagnostics" }, "actor": "ann", "reason": "r" });
+    let (status, task) = tls.operator("/api/v1/nodes/j22u11/tasks", &task).await;
+    assert_eq!(status, 202, "{task}");
+    let task = task["id"].as_str().unwrap().to_owned();
+    let path = format!("/agent/v1/tasks/{task}/result");
+    let say = async |result: TaskResult| {
+        tls.post(&client, &path, None, &serde_json::to_value(result).unwrap()).await
+    };
+    let done = TaskResult { succeeded: true, ..TaskResult::default() };
+    assert_eq!(say(done).await, (200, json!({ "new": true })));
+    assert!(tls.audited("agent.task_refused").await.is_empty());
+    for (code, detail) in [("task_replayed", "carried out before"), ("signature_forged", "not ours")] {
+        for _ in 0..2 {
+            let (code, message) = (code.to_owned(), detail.to_owned());
+            let refused = TaskResult { code, message, ..TaskResult::default() };
+            assert_eq!(say(refused).await, (200, json!({ "new": false })), "its result stays");
+        }
+    }
+    let audited = tls.audited("agent.task_refused").await;
+    let row = |code: &str, detail: &str| json!({ "code": code, "detail": detail, "task": task, "repeated": 0 });
+    let rows = [row("task_replayed", "carried out before"), row("signature_forged", "not ours")];
+    assert_eq!(audited, rows, "each once, of {}", agent.node.node_id);
 }
 
 /// Returns once a statement with these words was sent since its texts are counted.
