@@ -49,6 +49,7 @@ migrations! {
     "0210_request_replay"
     "0230_slice_topology"
     "0231_slice_slot"
+    "0240_folders_emptied"
 }
 
 /// Brings a PostgreSQL database up to date.

@@ -152,7 +152,7 @@ const PROVISION: &[RunKind] = &[RunKind::Onboard, RunKind::Reimage];
 const RELEASE: &[RunKind] = &[RunKind::Decommission, RunKind::Reimage];
 /// Kinds that ask MAAS for anything.
 const WITH_MAAS: &[RunKind] = &[RunKind::Onboard, RunKind::Decommission, RunKind::Reimage];
-/// Kinds that have the agent clean its host.
+/// Kinds that have the agent empty folders of its host.
 const CLEANUP: &[RunKind] = &[RunKind::SoftReset, RunKind::StorageCleanup];
 /// Kinds that take a node out of service first.
 const DRAIN: &[RunKind] =
@@ -188,7 +188,7 @@ steps! {
     Release          "release"            Main  RELEASE      Leaving        AfterEffect      1800   14400  DRAINING   RELEASE_EFFECTS;
     /// See that the released machine is off.
     PowerOff         "power_off"          Main  DECOMMISSION Leaving        AfterEffect       120    3600  UNCHANGED  &[E::PowerOff];
-    /// The agent cleans its host.
+    /// The agent empties the tenant's folders, or the scratch storage.
     AgentCleanup     "agent_cleanup"      Main  CLEANUP      Leaving        Now               300    3600  DRAINING   &[];
     /// The scripts of the profile's commissioning bundle are in MAAS.
     RegisterScripts  "register_scripts"   Main  PROVISION    Commission     AfterEffect        30    3600  UNCHANGED  &[E::RegisterScript];

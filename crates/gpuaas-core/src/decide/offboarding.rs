@@ -127,7 +127,7 @@ fn succeeded(code: TimelineCode, text: impl Into<String>) -> Decision {
     Decision::Finish { status: RunStatus::Succeeded, notes, checks: Vec::new() }
 }
 
-/// Has the agent clean its host. No agent answers from a machine that MAAS has released.
+/// Has the agent empty folders of its host. No agent answers from a machine that MAAS has released.
 #[must_use]
 pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
     let task = s.run.state.task_id;
@@ -137,7 +137,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
     let Some(Report { kind: ReportKind::TaskFinished { result, .. }, .. }) = done else {
         if let Some(status) = s.status().filter(|status| WITHOUT_HOST.contains(status)) {
             let text = format!(
-                "MAAS says {} of the machine: no host of the node is there to clean",
+                "MAAS says {} of the machine: no agent of the node is there to empty its folders",
                 status::label(status)
             );
             return park(s, ParkCode::HostReleased, text);
@@ -148,7 +148,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
                 _ => TaskSpec::SoftReset {},
             });
         }
-        return wait(s, WaitCode::AgentCleanup, "the agent to clean its host", RECHECK_SECONDS);
+        return wait(s, WaitCode::AgentCleanup, "the agent to empty folders of its host", RECHECK_SECONDS);
     };
     let checks = result
         .findings
@@ -162,7 +162,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
         return park_with_checks(
             s,
             ParkCode::CleanupFailed,
-            format!("the agent says that it could not clean its host: {text}"),
+            format!("the agent says that it could not empty its folders: {text}"),
             checks,
         );
     }
@@ -178,7 +178,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
     };
     Decision::Finish {
         status: RunStatus::Succeeded,
-        notes: vec![Note::new(TimelineCode::HostCleaned, text)],
+        notes: vec![Note::new(TimelineCode::FoldersEmptied, text)],
         checks,
     }
 }

@@ -193,7 +193,7 @@ fn an_agent_is_told_once_and_waited_for() {
         let case = cleaning(kind);
         assert_eq!(waiting(&case.decide()), "agent_cleanup");
         let case = case.report(task_result(true, vec![finding("mounts", true)]), 5.0);
-        assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["host_cleaned"]));
+        assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["folders_emptied"]));
     }
     let mut stranger = cleaning(RunKind::SoftReset).report(task_result(true, Vec::new()), 5.0);
     stranger.run.state.task_id = Some(id(TASK + 1));

@@ -389,7 +389,7 @@ EnrollmentContested "enrollment_contested" "Two keys asked to enroll with one to
     next_action: "find out how the token left the host, then `gpuaas run cancel RUN --reason WHY`, and onboard the machine again, which gives it other tokens",
     doc: "Somebody else has the token of the node's agent, and nobody can tell which of the two is the node: every certificate of the node is revoked",
 }
-CleanupFailed "cleanup_failed" "The agent could not clean its host" {
+CleanupFailed "cleanup_failed" "The agent could not empty folders of its host" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry, Cure::Cancel],
     looked_at_again: false,

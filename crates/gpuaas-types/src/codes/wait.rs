@@ -110,10 +110,10 @@ PowerOff "power_off" "The machine to be off" {
     next_action: "look at the machine's power in MAAS and at its BMC",
     doc: "MAAS was asked to switch the released machine off",
 }
-AgentCleanup "agent_cleanup" "The agent to clean its host" {
+AgentCleanup "agent_cleanup" "The agent to empty folders of its host" {
     owner: Owner::PlatformOperator,
     next_action: "read the log of gpuaas-node-agent.service on the host",
-    doc: "The agent removes what a tenant left, or empties the scratch storage",
+    doc: "The agent empties the tenant's folders, or the scratch storage, and names what it leaves",
 }
 SiteUnusable "site_unusable" "The site to be usable" {
     owner: Owner::PlatformOperator,

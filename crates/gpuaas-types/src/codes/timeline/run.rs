@@ -223,7 +223,7 @@ Released "released" "The machine is released" {
     owner: None, next_action: "",
     doc: "MAAS shows it as Ready or New",
 }
-HostCleaned "host_cleaned" "The agent emptied its folders" {
+FoldersEmptied "folders_emptied" "The agent emptied its folders" {
     owner: None, next_action: "",
     doc: "The agent says that it emptied the folders of the tenant or of scratch storage; the text names the places that it left. A host is clean of a tenant after a reimage that erases its disks",
 }
