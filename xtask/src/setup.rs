@@ -31,7 +31,7 @@ const fn plain(name: &'static str, package: &'static str, present: fn() -> bool)
     Tool { name, package, present, services: &[], guards: &[] }
 }
 
-const TOOLS: [Tool; 14] = [
+const TOOLS: [Tool; 16] = [
     Tool {
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
@@ -54,6 +54,8 @@ const TOOLS: [Tool; 14] = [
     plain("netplan", "netplan.io", || proc::find("netplan").is_some()),
     plain("dnsmasq", "dnsmasq-base", || proc::find("dnsmasq").is_some()),
     plain("nft", "nftables", || proc::find("nft").is_some()),
+    plain("swtpm", "swtpm", || proc::find("swtpm").is_some()),
+    plain("tpm2_quote", "tpm2-tools", || proc::find("tpm2_quote").is_some()),
     plain("setpci", "pciutils", || proc::find("setpci").is_some()),
     Tool {
         services: &["nginx.service"],

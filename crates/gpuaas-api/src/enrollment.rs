@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use axum::Json;
 use axum::extract::{ConnectInfo, FromRequestParts, State};
 use axum::http::request::Parts;
+use gpuaas_bundle::tpm_quote;
 use gpuaas_core::enrolled_host::{EnrollingHost, check_enrolling_host};
 use gpuaas_engine::HostScope;
 use gpuaas_identity::Peer;
@@ -64,6 +65,11 @@ pub(crate) async fn enroll(
     let checked = ctx.store.check_enrollment(begun, hash, key).await;
     contest_if_other_key(&ctx, checked, run_id, address).await?;
     let evidence = check_host(&ctx, node_id, &asked.facts, address).await?;
+    let tpm_key = check_tpm(&ctx, node_id, &hash, &asked).await?;
+    let evidence = match &tpm_key {
+        Some(key) => format!("{evidence}, with a quote of the TPM key {}", &key[..16]),
+        None => evidence,
+    };
     let issued = certificates::issue_credential(&ctx, node_id, asked_csr).await?;
     let task_keys = task_keys::for_agents(&ctx).await?;
     let now = ctx.now();
@@ -81,6 +87,9 @@ pub(crate) async fn enroll(
     let enroll = NewEnrollment { hash, run_id, key, agent_version, hostname, credential, timeline };
     let enrolled = ctx.store.use_enrollment_token(now, enroll).await;
     let enrolled = contest_if_other_key(&ctx, enrolled, run_id, address).await?;
+    if let Some(key) = tpm_key {
+        ctx.store.note_node_tpm_key(now, node_id, run_id, key).await?;
+    }
     ctx.wake_engine();
     if enrolled.again {
         let node = node_name(&ctx, node_id).await;
@@ -168,6 +177,37 @@ async fn check_host(
             Err(problem(ProblemCode::TokenOtherMachine).with_detail(detail).into())
         }
     }
+}
+
+/// Checks what the machine's TPM signed of this enrollment. A node whose agents have shown a TPM has to show
+/// the same one again: whoever has a token, and knows what MAAS knows of the machine, has not its hardware.
+/// Answers the SHA-256 of its key; none: the host shows no TPM, and none did before.
+async fn check_tpm(
+    ctx: &Ctx,
+    node_id: NodeId,
+    token_sha256: &[u8; 32],
+    asked: &EnrollRequest,
+) -> ApiResult<Option<String>> {
+    let known = ctx.store.node_tpm_key(node_id).await?;
+    let csr = asked.csr_pem.as_deref().unwrap_or_default();
+    let nonce = tpm_quote::enrollment_nonce(token_sha256, csr);
+    let shown = asked.tpm_quote.as_ref().map(|quote| tpm_quote::verify(quote, &nonce));
+    let fault = match (shown.transpose(), known) {
+        (Err(fault), _) => format!("the quote of its TPM is worth nothing: {fault}"),
+        (Ok(None), None) => return Ok(None),
+        (Ok(None), Some(_)) => {
+            "the host shows no TPM, and the node had one: tpm2-tools and /dev/tpmrm0 have to be there"
+                .to_owned()
+        }
+        (Ok(Some(key)), Some(known)) if key.to_string() != known => {
+            format!("the host has the TPM key {key}, and the node had {known}")
+        }
+        (Ok(Some(key)), _) => return Ok(Some(key.to_string())),
+    };
+    let hint = "where the machine's board was replaced, `gpuaas node revoke-certificate NODE \
+                --reason WHY` forgets its TPM; then `gpuaas node reimage NODE`";
+    let refused = problem(ProblemCode::TokenOtherMachine).with_detail(fault).with_hint(hint);
+    Err(refused.into())
 }
 
 /// Whether the MAAS of a node's site is reached over loopback. Agents that come over loopback too

@@ -8,7 +8,8 @@
 //! - [`signature`]: signed statements about an archive's digest.
 //! - [`delivery`]: the bundles, signatures and inputs that a node gets.
 //!
-//! Tasks for agents are signed in the same envelope: [`order`].
+//! Tasks for agents are signed in the same envelope: [`order`]. What a machine's TPM signs when its agent
+//! enrolls is read here as well, for both sides make its nonce: [`tpm_quote`].
 //!
 //! No clock, no network, and no file is touched but those below a folder that the caller names.
 
@@ -22,6 +23,7 @@ pub mod input;
 pub mod manifest;
 pub mod order;
 pub mod signature;
+pub mod tpm_quote;
 
 pub use archive::{Archive, ArchiveError, Entry};
 pub use bundle_kind::{AGENT_FILE, BundleKind};

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::protocol::ControlPlane;
+use crate::tpm::QuoteSource;
 
 /// How this process was launched, and from which file.
 #[derive(Debug, Clone)]
@@ -27,6 +29,8 @@ pub struct AgentEnv {
     pub launch: Option<LaunchCommand>,
     /// Where executables are downloaded from.
     pub control_plane: Option<ControlPlane>,
+    /// What signs with the machine's hardware; `None`: it has nothing that could.
+    pub tpm: Option<Arc<dyn QuoteSource>>,
     /// Cancelled when another executable has replaced this one, which then ends.
     pub restart: CancellationToken,
 }

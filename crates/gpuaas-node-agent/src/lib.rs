@@ -30,6 +30,7 @@ mod redact;
 pub mod simulated_host;
 mod task_journal;
 pub mod tasks;
+pub mod tpm;
 
 /// Version of the agent, as it reports it to the control plane.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -15,7 +15,7 @@ use gpuaas_node_agent::clock::{AgentClock as _, HostClock};
 use gpuaas_node_agent::config::{AgentFile, ConfigError};
 use gpuaas_node_agent::env::LaunchCommand;
 use gpuaas_node_agent::host::{Host, emulator_from_env};
-use gpuaas_node_agent::operate;
+use gpuaas_node_agent::{operate, tpm};
 use host_facts::HostRoot;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -291,6 +291,7 @@ async fn run_agent(config: &Path, root: &HostRoot, launch: LaunchCommand) -> Res
     let (mut config, control_plane) =
         AgentFile::read(config)?.open(root, emulator_from_env(&std::env::vars().collect()))?;
     config.env.launch = Some(launch);
+    config.env.tpm = tpm::of_host(root);
     let restart = config.env.restart.clone();
     let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;

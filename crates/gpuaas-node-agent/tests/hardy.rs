@@ -271,9 +271,8 @@ async fn after_a_boot_the_gates_are_known_before_the_result() {
     stop.cancel();
     let (result, gates) = fake.change(|seen| (seen.results[0].1.clone(), seen.gates.clone()));
     assert!(result.succeeded && result.changes[0].after == "second", "{result:?}");
-    let is_open = |gates: &Gates| {
-        gates.gates.iter().any(|gate| gate.gate == Gate::SliceReady && gate.passed)
-    };
+    let is_open =
+        |gates: &Gates| gates.gates.iter().any(|gate| gate.gate == Gate::SliceReady && gate.passed);
     assert!(!is_open(gates.first().unwrap()), "amid the boot: {gates:?}");
     assert!(is_open(gates.last().unwrap()), "after it: {gates:?}");
 }

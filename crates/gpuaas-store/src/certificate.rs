@@ -128,7 +128,8 @@ impl Store {
             .await
     }
 
-    /// Withdraws every certificate of a node that still counts. Answers how many.
+    /// Withdraws every certificate of a node that still counts, and forgets its TPM. Answers how many
+    /// certificates.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
@@ -146,6 +147,8 @@ impl Store {
                 conn.all("SELECT id FROM run WHERE node_id = $1 {LOCK}", args![node_id.0]).await?;
                 let ending = CertificateEnding::Revoked;
                 let ended = certificate::end_all(conn, now, node_id, ending, &reason).await?;
+                // Whoever is the node from now on shows a TPM anew.
+                conn.execute("DELETE FROM node_tpm WHERE node_id = $1", args![node_id.0]).await?;
                 if ended > 0 {
                     let history = history.iter().map(|event| (node_id, event));
                     timeline::append(conn, history).await?;
@@ -183,6 +186,8 @@ impl Store {
                     let reason = "another key asked to enroll with the node's token";
                     let ending = CertificateEnding::Revoked;
                     certificate::end_all(conn, now, node_id, ending, reason).await?;
+                    // Whoever came first may have shown a TPM of their own.
+                    conn.execute("DELETE FROM node_tpm WHERE run_id = $1", args![run_id.0]).await?;
                     let kind = ReportKind::EnrollmentContested { address };
                     report::append_reports(conn, now, run_id, &kind).await?;
                     timeline::append(conn, history.iter().map(|event| (node_id, event))).await?;

@@ -59,6 +59,7 @@ mod input_secret;
 mod migrations;
 mod node;
 mod node_change;
+mod node_tpm;
 mod open;
 mod operator_command;
 mod operator_task;

@@ -50,6 +50,7 @@ migrations! {
     "0230_slice_topology"
     "0231_slice_slot"
     "0240_folders_emptied"
+    "0241_node_tpm"
 }
 
 /// Brings a PostgreSQL database up to date.

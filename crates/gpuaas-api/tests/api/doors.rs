@@ -2,13 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use gpuaas_bundle::tpm_quote::enrollment_nonce;
 use gpuaas_bundle::{AGENT_FILE, Archive, Digest, Entry, Envelope, SigningKey, Statement, order};
 use gpuaas_core::record::ReportKind;
 use gpuaas_engine::{Clock as _, RealClock};
-use gpuaas_store::{RunWrite, TokenPurpose};
+use gpuaas_store::{RunWrite, TokenPurpose, sha256};
 use gpuaas_types::agent::{Operation, TaskKeys, TaskResult, TaskSpec};
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::{RunId, RunStatus};
+use rcgen::{KeyPair, SigningKey as _};
 use serde_json::{Value, json};
 
 use crate::tls::{Enrolled, Key, Tls, answer, beat, enrollment};
@@ -163,7 +165,8 @@ async fn an_agent_is_replaced_only_by_one_that_was_published_signed_and_approved
 async fn an_order_that_was_carried_out_and_comes_again_is_in_the_audit() {
     let tls = Tls::new().await;
     let (agent, client) = tls.live("j22u11").await;
-    let task = json!({ "operation": { "kind": "collect_diagnostics" }, "actor": "ann", "reason": "r" });
+    let task =
+        json!({ "operation": { "kind": "collect_diagnostics" }, "actor": "ann", "reason": "r" });
     let (status, task) = tls.operator("/api/v1/nodes/j22u11/tasks", &task).await;
     assert_eq!(status, 202, "{task}");
     let task = task["id"].as_str().unwrap().to_owned();
@@ -174,7 +177,9 @@ async fn an_order_that_was_carried_out_and_comes_again_is_in_the_audit() {
     let done = TaskResult { succeeded: true, ..TaskResult::default() };
     assert_eq!(say(done).await, (200, json!({ "new": true })));
     assert!(tls.audited("agent.task_refused").await.is_empty());
-    for (code, detail) in [("task_replayed", "carried out before"), ("signature_forged", "not ours")] {
+    for (code, detail) in
+        [("task_replayed", "carried out before"), ("signature_forged", "not ours")]
+    {
         for _ in 0..2 {
             let (code, message) = (code.to_owned(), detail.to_owned());
             let refused = TaskResult { code, message, ..TaskResult::default() };
@@ -351,4 +356,63 @@ async fn a_token_enrolls_on_its_own_machine_only() {
     let line = lines.iter().find(|row| row.event.code == "enrollment_started").unwrap();
     let text = &line.event.text;
     assert!(text.contains("it asks from 127.0.0.1") && text.contains(mac), "{text}");
+}
+
+/// What a TPM with this key signs (`TPMS_ATTEST`); swtpm itself is asked in `gpuaas-node-agent/src/tpm.rs`.
+fn tpm_quote(key: &KeyPair, nonce: &Digest) -> Value {
+    let mut message = vec![0xff, 0x54, 0x43, 0x47, 0x80, 0x18, 0, 2, 1, 2, 0, 32];
+    message.extend_from_slice(nonce.as_bytes());
+    message.extend_from_slice(&[0; 60]);
+    let signature = key.sign(&message).unwrap();
+    json!({ "key_pem": key.public_key_pem(), "message": BASE64.encode(&message),
+            "signature": BASE64.encode(signature) })
+}
+
+/// A thief has the token, knows the machine's addresses, and has not its hardware.
+#[tokio::test]
+async fn a_node_that_has_shown_a_tpm_enrolls_with_that_tpm_only() {
+    let tls = Tls::new().await;
+    let node = tls.rig.onboard("j22u11").await;
+    let (tpm, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let enroll = async |token: &str, quote: &dyn Fn(&str) -> Value| {
+        let key = Key::new();
+        let mut asked = enrollment(&node, Some(&key.csr));
+        asked["tpm_quote"] = quote(&key.csr);
+        tls.post(&tls.client(None), "/agent/v1/enroll", Some(token), &asked).await
+    };
+    let token =
+        async || tls.rig.token(TokenPurpose::Enrollment, node.node_id, node.run_id, None).await;
+    let nonce = |token: &str, csr: &str| enrollment_nonce(&sha256(token), csr);
+
+    let first = token().await;
+    // A quote of another enrollment is as good as none, and worse.
+    let (status, body) = enroll(&first, &|csr| tpm_quote(&tpm, &nonce("another", csr))).await;
+    assert_eq!((status, &body["code"]), (403, &json!("token_other_machine")), "{body}");
+    assert_eq!(tls.rig.store.node_tpm_key(node.node_id).await.unwrap(), None);
+    let (status, body) = enroll(&first, &|csr| tpm_quote(&tpm, &nonce(&first, csr))).await;
+    assert_eq!(status, 200, "{body}");
+    let known = tls.rig.store.node_tpm_key(node.node_id).await.unwrap().unwrap();
+
+    // The next system of the machine.
+    let second = token().await;
+    let before = tls.rows().await;
+    let stolen: [&dyn Fn(&str) -> Value; 3] =
+        [&|csr| tpm_quote(&other, &nonce(&second, csr)), &|_| Value::Null, &|csr| {
+            json!({ "key_pem": tpm.public_key_pem(),
+                       "message": tpm_quote(&tpm, &nonce(&second, csr))["message"],
+                       "signature": tpm_quote(&other, &nonce(&second, csr))["signature"] })
+        }];
+    for quote in stolen {
+        let (status, body) = enroll(&second, quote).await;
+        assert_eq!((status, &body["code"]), (403, &json!("token_other_machine")), "{body}");
+        assert!(
+            body["hint"].as_str().unwrap().contains("gpuaas node revoke-certificate"),
+            "{body}"
+        );
+        assert_eq!(tls.rows().await, before, "the token is as good as before");
+    }
+    assert_eq!(tls.refusals().await, ["token_other_machine"; 2], "each token's, once in a while");
+    let (status, body) = enroll(&second, &|csr| tpm_quote(&tpm, &nonce(&second, csr))).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(tls.rig.store.node_tpm_key(node.node_id).await.unwrap(), Some(known));
 }

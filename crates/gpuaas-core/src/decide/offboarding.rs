@@ -148,7 +148,12 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
                 _ => TaskSpec::SoftReset {},
             });
         }
-        return wait(s, WaitCode::AgentCleanup, "the agent to empty folders of its host", RECHECK_SECONDS);
+        return wait(
+            s,
+            WaitCode::AgentCleanup,
+            "the agent to empty folders of its host",
+            RECHECK_SECONDS,
+        );
     };
     let checks = result
         .findings

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use gpuaas_types::agent::{EnrollRequest, EnrollResponse};
+use gpuaas_bundle::Digest;
+use gpuaas_bundle::tpm_quote::enrollment_nonce;
+use gpuaas_types::agent::{EnrollRequest, EnrollResponse, TpmQuote};
 use tracing::{info, warn};
 
 use super::state::{Agent, AgentError};
@@ -28,10 +30,14 @@ pub(super) async fn enroll(agent: &Agent) -> Result<Identity, AgentError> {
         started_at: agent.started_at,
         facts: config.host.facts().await,
         csr_pem: None,
+        tpm_quote: None,
     };
     let key = agent.control_plane.is_tls().then(|| load_or_create_key(agent)).transpose();
     let key = key.map_err(AgentError::NoKey)?;
     request.csr_pem = key.as_ref().map(|key| key.csr_pem.clone());
+    if let Some(csr) = &request.csr_pem {
+        request.tpm_quote = quote(agent, csr).await;
+    }
     let mut backoff = agent.backoff("enroll");
     let identity = loop {
         let response = agent.control_plane.enroll(&config.enrollment_token, &request).await;
@@ -52,6 +58,20 @@ pub(super) async fn enroll(agent: &Agent) -> Result<Identity, AgentError> {
         Err(error) => warn!(%error, "enrolled, but the identity cannot be stored"),
     }
     Ok(identity)
+}
+
+/// What the machine's TPM signs of this enrollment; a host whose TPM does not answer enrolls without, and
+/// the control plane knows whether it showed one before.
+async fn quote(agent: &Agent, csr_pem: &str) -> Option<TpmQuote> {
+    let tpm = agent.config.env.tpm.as_ref()?;
+    let token = Digest::sha256(agent.config.enrollment_token.as_bytes());
+    match tpm.quote(&enrollment_nonce(token.as_bytes(), csr_pem)).await {
+        Ok(quote) => Some(quote),
+        Err(error) => {
+            warn!(%error, "the TPM gives no quote");
+            None
+        }
+    }
 }
 
 /// The key to enroll with, on the disk before the control plane is asked. The token works once, and

@@ -185,6 +185,27 @@ fn a_node_that_leaves_or_is_deployed_again_has_no_certificate() {
 }
 
 #[test]
+fn the_first_key_of_a_tpm_stays_until_somebody_ends_what_it_enrolled() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (node_id, run_id) = node_with_token(&fixture).await;
+        assert_eq!(store.node_tpm_key(node_id).await.unwrap(), None);
+        let note = async |key: &str| {
+            store.note_node_tpm_key(at(1.0), node_id, run_id, key.to_owned()).await.unwrap();
+            store.node_tpm_key(node_id).await.unwrap()
+        };
+        assert_eq!(note("a").await.as_deref(), Some("a"));
+        assert_eq!(note("b").await.as_deref(), Some("a"), "the first stays");
+        store.revoke_certificates(at(2.0), node_id, "another board", Vec::new()).await.unwrap();
+        assert_eq!(store.node_tpm_key(node_id).await.unwrap(), None);
+        assert_eq!(note("b").await.as_deref(), Some("b"));
+        store.contest_enrollment(at(3.0), run_id, String::new(), Vec::new()).await.unwrap();
+        assert_eq!(store.node_tpm_key(node_id).await.unwrap(), None, "nobody knows whose it was");
+    });
+}
+
+#[test]
 fn a_second_key_in_an_open_run_ends_what_the_run_gave_out() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;

@@ -25,6 +25,21 @@ pub struct EnrollRequest {
     /// stand-in, which gets a bearer credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csr_pem: Option<String>,
+    /// What the TPM of the machine signs of this enrollment. None: the host shows no TPM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpm_quote: Option<TpmQuote>,
+}
+
+/// A quote of a TPM 2.0 with the nonce of an enrollment (`gpuaas_bundle::tpm_quote`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TpmQuote {
+    /// The TPM's key, on P-256: a SubjectPublicKeyInfo in PEM.
+    pub key_pem: String,
+    /// What it signed, a `TPMS_ATTEST` in base64.
+    pub message: String,
+    /// Its ECDSA signature with SHA-256, in ASN.1 and base64.
+    pub signature: String,
 }
 
 /// A certificate of a node, as it is handed out.

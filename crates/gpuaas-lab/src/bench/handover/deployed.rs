@@ -181,7 +181,8 @@ fn judge(
     let clean = run.checks.iter().filter(|check| check.passed);
     let clean = clean.filter_map(|check| check.name.strip_prefix(EMPTY_PREFIX)).map(place);
     let clean: Vec<PathBuf> = clean.collect();
-    let kept = told(TimelineCode::FoldersEmptied).split_once(NOT_CLEANED).map_or("", |(_, kept)| kept);
+    let kept =
+        told(TimelineCode::FoldersEmptied).split_once(NOT_CLEANED).map_or("", |(_, kept)| kept);
     let kept: Vec<PathBuf> = kept.split(',').filter(|one| !one.is_empty()).map(place).collect();
     let within = |file: &Path, places: &[PathBuf]| places.iter().any(|one| file.starts_with(one));
     let lies = files(&|file| within(file, &clean) || !within(file, &kept));

@@ -261,7 +261,10 @@ fn a_bundle_finds_the_same_kernel_whenever_it_runs() {
     let host = Host::Emulated(root.clone(), "/srv/kernel".into());
     let again = BundleContext::of_rerun(&host, &root);
     assert_eq!(again.sysfs.unwrap().as_os_str(), "/srv/hardware/sys");
-    assert_eq!(again.environment, [(EMULATOR_VARIABLE.to_owned(), "/srv/kernel".to_owned())].into());
+    assert_eq!(
+        again.environment,
+        [(EMULATOR_VARIABLE.to_owned(), "/srv/kernel".to_owned())].into()
+    );
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ TokenContested "token_contested" "Another key has enrolled with the token" {
 }
 TokenOtherMachine "token_other_machine" "The token is of another machine" {
     status: 403, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas explain NODE` shows the machine that the token was made for; where its board or its interfaces were replaced, `gpuaas node reimage NODE` has MAAS look at it again",
-    doc: "The agent that asks to enroll runs on a host that is not the machine as MAAS knows it: other MAC addresses, or another system UUID",
+    doc: "The agent that asks to enroll runs on a host that is not the machine as MAAS knows it: other MAC addresses, another system UUID, or another TPM than the node had before",
 }
 TokenExpired "token_expired" "The token has expired" {
     status: 401, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas run resume RUN --reason WHY` makes it good again; `gpuaas node reimage NODE` issues another",
