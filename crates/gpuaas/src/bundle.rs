@@ -138,15 +138,20 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     file.and_then(|mut file| file.write_all(bytes)).map_err(|error| unreadable(path, &error))
 }
 
+/// What looks at each script. It runs in the bundle's folder; files that a script sources are looked for
+/// beside that, and those that only a host has (SC1091) are no finding.
+const LINTERS: [(&str, &[&str]); 2] = [
+    ("bash", &["-n"]),
+    ("shellcheck", &["--format=gcc", "--external-sources", "--source-path=..", "--exclude=SC1091"]),
+];
+
 /// Everything that can be found wrong without running it: the manifest, and each script by bash
 /// itself and by shellcheck where that is installed.
 fn lint(folder: &Path) -> Result<Archive, Failure> {
     let archive = from_folder(folder)?;
     let mut findings = Vec::new();
     for (path, _) in archive.files.iter().filter(|(_, entry)| entry.executable) {
-        let tools: [(&str, &[&str]); 2] =
-            [("bash", &["-n"]), ("shellcheck", &["--format=gcc", "--external-sources"])];
-        for (program, arguments) in tools {
+        for (program, arguments) in LINTERS {
             findings.extend(tool_findings(program, arguments, folder, path));
         }
     }

@@ -94,6 +94,19 @@ async fn lint_names_file_and_line() {
     assert!(text.contains("phases/10-hello.sh:4: bash: syntax error"), "{text}");
 }
 
+/// With shellcheck installed, too: what a script sources is the host's, or beside the bundle.
+#[test]
+fn the_bundles_of_this_repository_have_no_findings() {
+    let bundles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles");
+    let folders = fs::read_dir(bundles).unwrap().map(|entry| entry.unwrap().path());
+    let folders: Vec<PathBuf> =
+        folders.filter(|folder| folder.join(SOURCE_NAME).is_file()).collect();
+    assert!(folders.len() > 5, "{folders:?}");
+    for folder in folders {
+        lint(&folder).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 #[test]
 fn a_secret_is_not_rendered() {
     let (_dir, folder) = folder("site-net", BundleKindArgument::SiteBootstrap);
