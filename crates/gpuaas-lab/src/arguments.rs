@@ -31,6 +31,10 @@ pub struct LabArgs {
     /// root on Debian, after `cargo xtask real-host`.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = real_hosts)]
     pub real_hosts: usize,
+    /// The system that those boot, such as another release's [default: this machine's release, from
+    /// `cargo xtask real-host`].
+    #[arg(long, value_name = "DIR")]
+    pub rootfs: Option<PathBuf>,
     /// Leave everything running afterwards and print the URLs.
     #[arg(long)]
     pub keep: bool,

@@ -65,7 +65,7 @@ pub async fn run(
         scenario::Scenario::by_name(name)?.fits(args.nodes)?;
     }
     if args.real_hosts > 0 {
-        crate::hosts::check_systemd_hosts(None)?;
+        crate::hosts::check_systemd_hosts(args.rootfs.as_deref())?;
     }
     run_in_folder(&args, LabFolder::lock(&folder)?, launcher, terminal).await
 }

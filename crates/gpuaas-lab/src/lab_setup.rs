@@ -127,6 +127,7 @@ impl LabSetup {
             class,
             hosts,
             real_hosts: asked.real_hosts,
+            rootfs: args.rootfs.as_deref(),
             lost: host_losses(scenario, names),
             hosts_dir: folder.join("hosts"),
             clock,

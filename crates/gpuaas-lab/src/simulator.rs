@@ -7,7 +7,7 @@
 //! when nobody has asked it anything for a while.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub struct SimulatorPlan<'a> {
     pub hosts: HostMode,
     /// How many of the named ones boot a whole system.
     pub real_hosts: usize,
+    /// The system that those boot; none: that of this machine's release.
+    pub rootfs: Option<&'a Path>,
     /// What their hosts lose.
     pub lost: Vec<HostLoss>,
     /// Where their root folders are.
@@ -255,6 +257,9 @@ fn spawn(plan: &SimulatorPlan<'_>) -> Result<Child, Failure> {
     }
     if plan.real_hosts > 0 {
         command.args(["--real-hosts", &plan.real_hosts.to_string()]);
+        if let Some(rootfs) = plan.rootfs {
+            command.arg("--rootfs").arg(rootfs);
+        }
     }
     for lost in &plan.lost {
         command.args(["--lose", &lost.to_string()]);

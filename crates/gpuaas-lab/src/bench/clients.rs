@@ -67,6 +67,7 @@ pub async fn run(
         class: MachineClass::Zero,
         hosts: HostMode::Fleet,
         real_hosts: 0,
+        rootfs: None,
         lost: Vec::new(),
         hosts_dir: folder.path().join("hosts"),
         clock,

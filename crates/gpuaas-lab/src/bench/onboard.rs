@@ -57,6 +57,7 @@ pub async fn run(
         },
         hosts: HostMode::Fleet,
         real_hosts: 0,
+        rootfs: None,
         lost: Vec::new(),
         hosts_dir: folder.path().join("hosts"),
         clock,

@@ -68,6 +68,7 @@ pub(super) async fn measure(
         class: MachineClass::Zero,
         hosts: HostMode::Process,
         real_hosts: 0,
+        rootfs: None,
         lost: Vec::new(),
         hosts_dir: hosts_dir.clone(),
         clock,
