@@ -31,6 +31,7 @@ pub(crate) struct Filter {
     /// After this entry, in the order of the list.
     after: Option<String>,
     /// Most items.
+    #[schemars(range(min = 1))]
     limit: Option<u32>,
 }
 

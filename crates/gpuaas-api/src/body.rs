@@ -120,6 +120,7 @@ pub(crate) struct SitePageFilter {
     /// After this item, in the order of the list.
     pub(crate) after: Option<String>,
     /// Most items.
+    #[schemars(range(min = 1))]
     pub(crate) limit: Option<u32>,
 }
 
@@ -130,6 +131,7 @@ pub(crate) struct PageFilter {
     /// After this item, in the order of the list.
     pub(crate) after: Option<String>,
     /// Most items.
+    #[schemars(range(min = 1))]
     pub(crate) limit: Option<u32>,
 }
 

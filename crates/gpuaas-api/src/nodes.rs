@@ -170,12 +170,15 @@ pub(crate) struct Filter {
     /// Of this site.
     site: Option<String>,
     /// In this state.
+    #[schemars(with = "Option<NodeState>")]
     state: Option<String>,
     /// Whose latest run stands like this.
+    #[schemars(with = "Option<RunStatus>")]
     run_status: Option<String>,
     /// After this node, in the order of the list.
     after: Option<String>,
     /// Most items.
+    #[schemars(range(min = 1))]
     limit: Option<u32>,
 }
 

@@ -140,9 +140,16 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Value> {
             "in": "path",
             "required": true,
             "description": path_text(name),
-            "schema": { "type": "string", "minLength": 1 },
+            "schema": path_schema(name),
         })
     })
+}
+
+fn path_schema(name: &str) -> Value {
+    match name {
+        "bundle" => json!({ "type": "string", "pattern": "^(.+@.+|sha256:[0-9a-f]{64})$" }),
+        _ => json!({ "type": "string", "minLength": 1 }),
+    }
 }
 
 fn path_text(name: &str) -> &'static str {

@@ -114,7 +114,6 @@ async fn edit(
     patch: Map<String, Value>,
 ) -> ApiResult<ProfileResource> {
     let current = ctx.store.profile_by_name(name).await?;
-    if_match.check(current.revision)?;
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults =
         serde_json::to_value(ProfileSpec::default()).map_err(|_| problem(ProblemCode::Internal))?;
@@ -122,6 +121,7 @@ async fn edit(
     check::profile("", &spec)?;
     check_sites(ctx, "", &spec).await?;
     let pins = bundles::pins(ctx, "", &spec).await?;
+    if_match.check(current.revision)?;
     if spec == current.spec && pins == current.status.bundle_pins {
         return Ok(current);
     }

@@ -47,6 +47,7 @@ pub(crate) struct Filter {
     /// After this one, in the order of the list.
     after: Option<String>,
     /// Most items.
+    #[schemars(range(min = 1))]
     limit: Option<u32>,
 }
 

@@ -49,6 +49,7 @@ pub(crate) struct Filter {
     /// Of the node that answers to this.
     node: Option<String>,
     /// With this status.
+    #[schemars(with = "Option<RunStatus>")]
     status: Option<String>,
     /// Not over.
     #[serde(default)]
@@ -56,6 +57,7 @@ pub(crate) struct Filter {
     /// After this run, in the order of the list.
     after: Option<String>,
     /// Most items.
+    #[schemars(range(min = 1))]
     limit: Option<u32>,
 }
 
@@ -161,6 +163,7 @@ pub(crate) struct Resume {
     /// Name of the operator, as the audit keeps it.
     actor: String,
     /// Why it may go on.
+    #[schemars(regex(pattern = r"\S"))]
     reason: String,
     /// Pin the run to the latest revision of its profile: for a cause that lies in the profile.
     #[serde(default)]
@@ -220,6 +223,7 @@ pub(crate) struct CancelRun {
     /// Name of the operator, as the audit keeps it.
     actor: String,
     /// The operator's reason, as the audit keeps it.
+    #[schemars(regex(pattern = r"\S"))]
     reason: String,
     /// Leave the machine in MAAS as it is, whatever it is doing.
     #[serde(default)]
@@ -247,6 +251,7 @@ pub(crate) struct SkipCheck {
     /// Name of the operator, as the audit keeps it.
     actor: String,
     /// The operator's reason, as the audit keeps it.
+    #[schemars(regex(pattern = r"\S"))]
     reason: String,
     /// Name of the check.
     check: String,

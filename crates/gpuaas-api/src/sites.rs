@@ -87,13 +87,13 @@ async fn edit(
     mut patch: Map<String, Value>,
 ) -> ApiResult<SiteResource> {
     let site = ctx.store.site_by_name(name).await?;
-    if_match.check(site.revision)?;
     let new_key = match patch.remove("api_key") {
         None => None,
         Some(Value::String(text)) => Some(SecretString::from(text.trim().to_owned())),
         Some(_) => return Err(invalid("api_key", "expected a string").into()),
     };
     if patch.is_empty() && new_key.is_none() {
+        if_match.check(site.revision)?;
         return Ok(site);
     }
     let fields: Vec<String> = patch.keys().cloned().collect();
@@ -106,6 +106,7 @@ async fn edit(
     if spec.name != site.spec.name {
         return Err(invalid("name", "the name of a site cannot change").into());
     }
+    if_match.check(site.revision)?;
     let mut status = site.status;
     let other_region =
         new_key.is_some() || spec.url != site.spec.url || spec.ca_pem != site.spec.ca_pem;

@@ -212,6 +212,7 @@ operations! {
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// Name of whoever gets it; the audit shows it as the actor.
+    #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"))]
     pub name: String,
     /// What it may do.
     pub grants: Vec<RoleGrant>,
@@ -219,6 +220,7 @@ pub struct TokenRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in_seconds: Option<u64>,
     /// Reason, as the audit keeps it.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
 }
 
@@ -261,6 +263,7 @@ pub struct TokenView {
 #[serde(deny_unknown_fields)]
 pub struct TokenRevocation {
     /// Reason, as the audit keeps it.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
 }
 

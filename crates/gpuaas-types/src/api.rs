@@ -141,6 +141,7 @@ pub type SiteResource = Resource<SiteId, SiteSpec, SiteStatus>;
 #[serde(deny_unknown_fields)]
 pub struct ProfileCreate {
     /// Unique name, `[a-z0-9-]`.
+    #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"))]
     pub name: String,
     /// Fields that differ from the defaults.
     #[serde(default)]

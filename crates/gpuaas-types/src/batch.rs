@@ -144,6 +144,7 @@ pub struct BatchActionRequest {
     /// Who says so; kept in the audit.
     pub actor: String,
     /// Why; kept in the audit.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
 }
 

@@ -68,6 +68,7 @@ pub struct BundleApprove {
     /// Who says so; kept in the history.
     pub actor: String,
     /// Why; kept in the history.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
 }
 

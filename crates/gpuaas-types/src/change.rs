@@ -45,6 +45,7 @@ pub struct HardwareCorrection {
     /// Actor, as the history keeps it.
     pub actor: String,
     /// Reason, as the history keeps it.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
 }
 
@@ -55,6 +56,7 @@ pub struct RemovalRequest {
     /// Actor, as the audit keeps it.
     pub actor: String,
     /// Reason, as the audit keeps it.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
     /// Only say what would be deleted.
     #[serde(default)]
@@ -82,6 +84,7 @@ pub struct ControlRequest {
     /// Actor, as the audit keeps it.
     pub actor: String,
     /// Reason, as the audit keeps it.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
     /// Only say what would follow.
     #[serde(default)]

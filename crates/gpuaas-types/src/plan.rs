@@ -48,6 +48,7 @@ pub struct TakeOverRequest {
     /// Name of the operator, as the audit keeps it.
     pub actor: String,
     /// The operator's reason, as the audit keeps it.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
     /// Only say what would be taken.
     #[serde(default)]

@@ -72,6 +72,7 @@ pub struct DiscoveryRequest {
     /// Who asks; kept in the history.
     pub actor: String,
     /// Why; kept in the history.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
     /// Seconds within which the agent has to begin.
     #[serde(default = "within_seconds")]
@@ -142,6 +143,7 @@ pub struct SlotApprovalRequest {
     /// Who approves; kept in the audit.
     pub actor: String,
     /// Why; kept in the audit.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
 }
 

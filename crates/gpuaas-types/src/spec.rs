@@ -13,8 +13,10 @@ use crate::lifecycle::{DriftAction, DriftKind, RunKind};
 #[serde(deny_unknown_fields)]
 pub struct SiteSpec {
     /// Unique name, `[a-z0-9-]`.
+    #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"))]
     pub name: String,
     /// MAAS base URL, such as `http://maas.example:5240/MAAS`.
+    #[schemars(regex(pattern = r"^https?://"))]
     pub url: String,
     /// Extra certificate authority for an https region, PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -293,6 +295,7 @@ pub struct RoceAssignmentSpec {
     /// Site name.
     pub site: String,
     /// Short hostname.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$"))]
     pub hostname: String,
     /// Interface name, or its MAC address.
     pub interface: String,
@@ -315,6 +318,7 @@ pub struct TakeOver {
     /// Name of the operator, as the audit keeps it.
     pub actor: String,
     /// The operator's reason, as the audit keeps it.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
 }
 
@@ -332,6 +336,7 @@ impl fmt::Display for TakeOver {
 #[serde(deny_unknown_fields)]
 pub struct OnboardRequest {
     /// Short hostname.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$"))]
     pub hostname: String,
     /// Site name.
     pub site: String,

@@ -19,6 +19,7 @@ pub struct TaskRequest {
     /// Who asks; kept in the history.
     pub actor: String,
     /// Why; kept in the history.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
     /// Within how many seconds the agent has to begin.
     #[serde(default = "within_seconds")]

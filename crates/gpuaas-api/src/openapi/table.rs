@@ -68,12 +68,16 @@ impl Row {
 
 /// The schema of a patch of `whole`.
 fn patch_of(whole: &Value) -> Value {
+    let required = whole["required"].as_array().cloned().unwrap_or_default();
     let fields = whole["properties"].as_object().into_iter().flatten();
     let fields: serde_json::Map<String, Value> = fields
         .map(|(name, schema)| {
             let mut schema = schema.clone();
             if let Some(fields) = schema.as_object_mut() {
                 fields.remove("default");
+            }
+            if required.contains(&json!(name)) {
+                return (name.clone(), schema);
             }
             (name.clone(), json!({ "anyOf": [schema, { "type": "null" }] }))
         })
@@ -117,7 +121,7 @@ pub(crate) fn rows() -> Vec<Row> {
 
 fn of_control_plane() -> Vec<Row> {
     vec![
-        row!(GET "/metrics" metrics::show "Figures for Prometheus").media_type("text/plain"),
+        row!(GET "/metrics" metrics::show "Figures for Prometheus").media_type("application/openmetrics-text"),
         row!(GET "/api/v1/access" access::show "What the credential may do"),
         row!(GET "/api/v1/audit" audit::list "The audit log, newest first"),
         row!(GET "/api/v1/tokens" tokens::list "The tokens of programs"),

@@ -11,6 +11,7 @@ use crate::time::Timestamp;
 #[serde(deny_unknown_fields)]
 pub struct RevokeCertificate {
     /// Why; kept in the history.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
     /// Who says so; kept in the history.
     pub actor: String,

@@ -15,6 +15,7 @@ pub struct RunRequest {
     /// What the run is for; anything but `onboard`.
     pub kind: RunKind,
     /// Why; kept in the history.
+    #[schemars(regex(pattern = r"\S"))]
     pub reason: String,
     /// Who says so; kept in the history.
     pub actor: String,
