@@ -15,7 +15,7 @@ pub(crate) fn wrap_lines(text: &str, limit: usize) -> String {
     for line in text.split_inclusive('\n') {
         let bare = line.trim_end_matches('\n');
         let begin = bare.trim_start();
-        if width(bare) <= limit || begin.starts_with("gpuaas ") {
+        if width(bare) <= limit || is_command(begin) {
             wrapped_text.push_str(line);
             continue;
         }
@@ -32,6 +32,15 @@ pub(crate) fn wrap_lines(text: &str, limit: usize) -> String {
         }
     }
     wrapped_text
+}
+
+/// A line that a shell takes: of this program, by its name or its path, or one that exports.
+fn is_command(line: &str) -> bool {
+    let program = match line.strip_prefix('\'') {
+        Some(quoted) => quoted.split_once("' ").map(|(path, _)| path),
+        None => line.split_once(' ').map(|(first, _)| first),
+    };
+    program.is_some_and(|word| matches!(word, "gpuaas" | "export") || word.ends_with("/gpuaas"))
 }
 
 /// Help with its long lines going on below, between words; what an option means below its meaning.
@@ -102,13 +111,16 @@ mod tests {
     fn long_lines_go_on_below_their_value_and_commands_stay_whole() {
         let text = "next action:      mend the power of the machine in MAAS, then resume it\n  \
                     gpuaas run resume 0192c0de-7000-7000-8000-000000000001 --reason WHY\n  - one \
-                    two three four five six seven eight nine\nshort";
+                    two three four five six seven eight nine\n  export GPUAAS_SERVER=http://127.0.0.1:8080\n  \
+                    '/a b/gpuaas' node list --state active\nshort";
         insta::assert_snapshot!(wrap_lines(text, 40), @r"
         next action:      mend the power of the machine
                           in MAAS, then resume it
           gpuaas run resume 0192c0de-7000-7000-8000-000000000001 --reason WHY
           - one two three four five six seven
             eight nine
+          export GPUAAS_SERVER=http://127.0.0.1:8080
+          '/a b/gpuaas' node list --state active
         short
         ");
     }

@@ -32,7 +32,7 @@ pub fn wall_micros() -> i64 {
         .map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))
 }
 
-async fn sleep_wall(duration: Duration) {
+pub(crate) async fn sleep_wall(duration: Duration) {
     #[expect(clippy::disallowed_methods, reason = "this is the one room where time is waited for")]
     tokio::time::sleep(duration).await;
 }

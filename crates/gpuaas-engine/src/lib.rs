@@ -18,6 +18,7 @@ pub mod bundles;
 pub mod circuit_breaker;
 pub mod clock;
 mod clock_choice;
+mod clock_pauses;
 mod config;
 pub mod control;
 mod decisions;
@@ -62,6 +63,7 @@ mod worker;
 
 pub use clock::{Clock, PacedClock, RealClock};
 pub use clock_choice::ClockChoice;
+pub use clock_pauses::{ClockPause, ClockPauser, PausableClock, Pauses};
 pub use config::{EngineConfig, IDLE_POLL_SECONDS, POLL_SECONDS};
 pub use engine::{ClaimedRun, Engine};
 pub use failpoint::{Failpoint, Failpoints};

@@ -31,11 +31,8 @@ impl SharedClock {
 
     /// As the command line says.
     #[must_use]
-    pub fn choose(choice: ClockChoice) -> Self {
-        match choice {
-            ClockChoice::Real => Self::real(),
-            ClockChoice::Paced { factor, epoch } => Self::paced(epoch, factor),
-        }
+    pub fn choose(choice: &ClockChoice) -> Self {
+        Self(choice.clock())
     }
 }
 

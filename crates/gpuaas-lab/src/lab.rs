@@ -41,7 +41,7 @@ use crate::record::MachineInventory;
 use crate::scenario::{MachineSelector, ScenarioAction};
 use crate::scenario_actions::ActionContext;
 use crate::screen::{self, LabAddresses};
-use crate::state::LabFolder;
+use crate::state::{API_KEY_FILE, LabFolder};
 use crate::summary::{EndedNode, LabSummary};
 use crate::{kill_loop, operator, outcome, scenario, watch};
 
@@ -155,7 +155,7 @@ async fn run_scenario(
     let client = control.client();
     let machines = setup.machines().await?;
     onboard(setup, control, &machines, terminal).await?;
-    let clock = SharedClock::choose(setup.clock).0;
+    let clock = SharedClock::choose(&setup.clock).0;
     let actions = setup.scenario.actions;
     let mut progress = LabProgress::new(terminal.interactive());
     while let Some(action) = actions.get(setup.state.actions_done) {
@@ -197,7 +197,7 @@ async fn onboard(
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let client = control.client();
-    let clock = SharedClock::choose(setup.clock).0;
+    let clock = SharedClock::choose(&setup.clock).0;
     let real = setup.state.asked.real_hosts > 0;
     let inputs = if real { operator::inputs_of_real_hosts() } else { operator::SiteInputs::new() };
     let (url, api_key) = (setup.simulator.maas_url(), setup.simulator.api_key());
@@ -266,7 +266,7 @@ fn mean_pause(setup: &LabSetup) -> f64 {
 
 fn print_header(setup: &LabSetup, terminal: &mut Terminal) {
     let asked = (!setup.resumed).then(|| setup.state.asked.to_string());
-    terminal.message(&screen::header(asked.as_deref(), setup.clock, &addresses(setup)));
+    terminal.message(&screen::header(asked.as_deref(), &setup.clock, &addresses(setup)));
 }
 
 fn addresses(setup: &LabSetup) -> LabAddresses {
@@ -275,7 +275,7 @@ fn addresses(setup: &LabSetup) -> LabAddresses {
     let token_file = token_file.canonicalize().unwrap_or(token_file);
     LabAddresses {
         region: setup.simulator.maas_url(),
-        api_key: setup.simulator.api_key().to_owned(),
+        api_key_file: setup.folder.join(API_KEY_FILE).display().to_string(),
         control_plane: format!("http://{}", plane.listen),
         token_file: token_file.display().to_string(),
     }
@@ -288,22 +288,16 @@ fn print_result(
     summary: &LabSummary,
     terminal: &mut Terminal,
 ) {
-    let how = (setup.clock, setup.scenario.actions.is_empty());
+    let how = (&setup.clock, setup.scenario.actions.is_empty());
     terminal.message(&screen::result(ended, summary, how, terminal.style()));
     if let LabControlPlane::Killed { kills, .. } = control {
         terminal.message(&format!("the control plane was killed {kills} times"));
     }
 }
 
-/// This program, as it can be typed here.
+/// This program, as it can be typed in any folder.
 fn program() -> String {
-    own_executable().map_or_else(|_| "gpuaas".to_owned(), |path| shown_path(&path))
-}
-
-/// A path from the working folder where it is below it.
-fn shown_path(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path).display().to_string()
+    own_executable().map_or_else(|_| "gpuaas".to_owned(), |path| path.display().to_string())
 }
 
 /// Leaves everything running until an interrupt.

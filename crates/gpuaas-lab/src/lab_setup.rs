@@ -7,7 +7,7 @@ use clap::Parser as _;
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::ClockChoice;
-use gpuaas_engine::{Clock, RealClock};
+use gpuaas_engine::{Clock, Pauses, RealClock};
 use gpuaas_store::ScratchDatabase;
 use gpuaas_types::codes::CommandCode;
 use tokio::time::interval;
@@ -17,9 +17,10 @@ use crate::control_plane::{self, ControlPlanePlan};
 use crate::hosts::options::HostMode;
 use crate::hosts::options::{HostLoss, PROCESS_HOSTS};
 use crate::record::MachineInventory;
+use crate::region::write_whole;
 use crate::scenario::{InitialRegion, Scenario};
 use crate::simulator::{Simulator, SimulatorPlan};
-use crate::state::{LabFolder, LabRequest, LabState};
+use crate::state::{API_KEY_FILE, LabFolder, LabRequest, LabState};
 
 /// Names of the lab that the first machines stand for.
 const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];
@@ -89,6 +90,7 @@ impl LabSetup {
             ),
             None => None,
         };
+        write_whole(&folder.join(API_KEY_FILE), simulator.api_key(), 0o600)?;
         let clock = state
             .clock
             .parse()
@@ -111,7 +113,14 @@ impl LabSetup {
         let class = class_of(&asked.speed);
         let clock = match args.speed {
             Speed::Max => ClockChoice::Real,
-            Speed::Times(factor) => ClockChoice::Paced { factor, epoch: RealClock.now() },
+            Speed::Times(factor) => {
+                let path = folder.join("clock-pauses");
+                let pauses = Pauses::open(&path).map_err(|error| {
+                    let detail = format!("{}: {error}", path.display());
+                    Failure::local(CommandCode::LabFolderUnusable, detail)
+                })?;
+                ClockChoice::Paced { factor, epoch: RealClock.now(), pauses: Some(pauses) }
+            }
         };
         let faults = folder.join("faults.json");
         write(&faults, &scenario.fault_file([NAMES[0], NAMES[1]], class))?;
@@ -130,7 +139,7 @@ impl LabSetup {
             rootfs: args.rootfs.as_deref(),
             lost: host_losses(scenario, names),
             hosts_dir: folder.join("hosts"),
-            clock,
+            clock: clock.clone(),
             faults: Some(faults),
             log: folder.join("simulator.log"),
         })
@@ -156,6 +165,7 @@ impl LabSetup {
             actions_done: 0,
         };
         folder.remember(&state)?;
+        write_whole(&folder.join(API_KEY_FILE), simulator.api_key(), 0o600)?;
         Ok(Self { folder, state, scenario, simulator, clock, class, database, resumed: false })
     }
 
@@ -176,7 +186,7 @@ impl LabSetup {
             node_listen: self.state.node_listen,
             data: self.folder.join("control-plane"),
             database: self.database.as_ref().map(|database| database.url().to_owned()),
-            clock: self.clock,
+            clock: self.clock.clone(),
             sweeps: self.scenario.needs_sweeps(),
         }
     }

@@ -133,7 +133,7 @@ fn write_files(args: &MaasSimArgs, sim: &RunningRegion) -> Result<(), Failure> {
 }
 
 /// Writes a file whole or not at all, so that who waits for it reads no half of it.
-fn write_whole(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+pub(crate) fn write_whole(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -188,7 +188,7 @@ async fn until_idle(region: &SharedRegion, seconds: Option<u64>) {
 fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), Failure> {
     let class = class(args.class);
     let scale = 1.0 / args.speed;
-    let clock = SharedClock::choose(args.clock);
+    let clock = SharedClock::choose(&args.clock);
     let machines = args.machines.max(args.names.len());
     let default = if machines > PROCESS_HOSTS { HostMode::Fleet } else { HostMode::Process };
     let names: Vec<String> = if args.names.is_empty() {
@@ -214,6 +214,7 @@ fn plan(args: &MaasSimArgs, dir: PathBuf) -> Result<(SimOptions, HostsOptions), 
         real_hosts: names.iter().take(args.real_hosts).cloned().collect(),
         rootfs: args.rootfs.clone(),
         dir,
+        pauses: args.clock.pauses().cloned(),
         clock,
         seed: args.seed,
         times: BootTimes::of_class(class, scale),

@@ -14,8 +14,8 @@ const DRAWN: usize = 8;
 pub(crate) struct LabAddresses {
     /// URL of the region.
     pub(crate) region: String,
-    /// Its administrator's API key.
-    pub(crate) api_key: String,
+    /// File of its administrator's API key.
+    pub(crate) api_key_file: String,
     /// URL of the control plane.
     pub(crate) control_plane: String,
     /// File of the admin token.
@@ -24,16 +24,16 @@ pub(crate) struct LabAddresses {
 
 impl LabAddresses {
     pub(crate) fn draw(&self) -> String {
-        let Self { region, api_key, control_plane, token_file } = self;
+        let Self { region, api_key_file, control_plane, token_file } = self;
         format!(
-            "  MAAS region    {region}/\n  MAAS API key   {api_key}\n  control plane  {control_plane}\n  \
+            "  MAAS region    {region}/\n  MAAS API key   {api_key_file}\n  control plane  {control_plane}\n  \
              admin token    {token_file}"
         )
     }
 }
 
 /// What is begun, how time goes, and where it is.
-pub(crate) fn header(asked: Option<&str>, clock: ClockChoice, addresses: &LabAddresses) -> String {
+pub(crate) fn header(asked: Option<&str>, clock: &ClockChoice, addresses: &LabAddresses) -> String {
     let asked = asked.map(|asked| format!("lab of {asked}\n")).unwrap_or_default();
     let clock = match clock {
         ClockChoice::Real => "hardware takes no time; seconds are real".to_owned(),
@@ -48,7 +48,7 @@ pub(crate) fn header(asked: Option<&str>, clock: ClockChoice, addresses: &LabAdd
 pub(crate) fn result(
     ended: &[EndedNode],
     summary: &LabSummary,
-    (clock, is_plain): (ClockChoice, bool),
+    (clock, is_plain): (&ClockChoice, bool),
     style: Style,
 ) -> String {
     let mut text = String::new();
@@ -75,6 +75,7 @@ pub(crate) fn result(
 
 /// Three commands to go on with, as they can be pasted.
 pub(crate) fn next(program: &str) -> String {
+    let program = shell_word(program);
     let commands = [
         ("lab --keep", "the same, left running to look around in"),
         (
@@ -89,14 +90,23 @@ pub(crate) fn next(program: &str) -> String {
 
 /// What another shell needs of a lab that is left running, as it can be pasted.
 pub(crate) fn left_running(addresses: &LabAddresses, program: &str, first_node: &str) -> String {
+    let [program, server, token_file] =
+        [program, &addresses.control_plane, &addresses.token_file].map(shell_word);
     format!(
-        "\nkept running until Ctrl-C:\n{}\n\nin another shell:\n  export GPUAAS_SERVER={} \
-         GPUAAS_TOKEN_FILE={}\n  {program} node list\n  {program} explain {first_node}\n  {program} \
-         run show {first_node}",
+        "\nkept running until Ctrl-C:\n{}\n\nin another shell:\n  export GPUAAS_SERVER={server} \
+         GPUAAS_TOKEN_FILE={token_file}\n  {program} node list\n  {program} explain \
+         {first_node}\n  {program} run show {first_node}",
         addresses.draw(),
-        addresses.control_plane,
-        addresses.token_file
     )
+}
+
+/// A text as one word of a shell.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+=,-[]".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -110,7 +120,7 @@ mod tests {
     fn addresses() -> LabAddresses {
         LabAddresses {
             region: "http://127.0.0.1:41001/MAAS".to_owned(),
-            api_key: "consumer:token:secret".to_owned(),
+            api_key_file: "/tmp/gpuaas-lab/maas-api-key".to_owned(),
             control_plane: "http://127.0.0.1:41002".to_owned(),
             token_file: "/tmp/gpuaas-lab/data/admin-token".to_owned(),
         }
@@ -130,14 +140,14 @@ mod tests {
             .to_vec();
         let summary = LabSummary::summarize(&ended, &[], &[], &RegionRecord::default(), 64.1);
         let epoch = views::commissioning_node().created_at;
-        let clock = ClockChoice::Paced { factor: 30.0, epoch };
+        let clock = ClockChoice::paced(30.0, epoch);
         for width in [80, 160] {
             let style = Style { width, ascii: true, bounded: true, now: None };
             let text = [
-                header(Some("3 machines (scenario plain, speed 30, seed 1)"), clock, &addresses()),
-                result(&ended, &summary, (clock, true), style),
-                next("target/lab/gpuaas"),
-                left_running(&addresses(), "target/lab/gpuaas", "j22u11"),
+                header(Some("3 machines (scenario plain, speed 30, seed 1)"), &clock, &addresses()),
+                result(&ended, &summary, (&clock, true), style),
+                next("/home/ann/gpuaas/target/lab/gpuaas"),
+                left_running(&addresses(), "/home/ann/gpuaas/target/lab/gpuaas", "j22u11"),
             ]
             .join("\n");
             let is_command = |line: &str| line.contains("export ");
@@ -158,5 +168,19 @@ mod tests {
             String::from_utf8_lossy(&output.stdout),
             "http://127.0.0.1:41002 /tmp/gpuaas-lab/data/admin-token"
         );
+    }
+
+    /// Whoever pastes them may be in any folder, and the folder of the lab may be called anything.
+    #[test]
+    fn what_is_printed_can_be_pasted_anywhere_and_shows_no_key() {
+        let file = "/tmp/ann's lab/data/admin-token";
+        let addresses = LabAddresses { token_file: file.to_owned(), ..addresses() };
+        let text = left_running(&addresses, "/opt/a b/gpuaas", "j22u11");
+        let line = text.lines().find(|line| line.trim_start().starts_with("export ")).unwrap();
+        let script = format!("cd /; {line}\nprintf %s \"$GPUAAS_TOKEN_FILE\"");
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), file);
+        assert!(text.contains("\n  '/opt/a b/gpuaas' node list\n"), "{text}");
+        assert!(!text.contains("consumer:"), "{text}");
     }
 }

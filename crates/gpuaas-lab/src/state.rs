@@ -18,15 +18,18 @@ use serde::{Deserialize, Serialize};
 
 const STATE: &str = "lab.json";
 const LOCK: &str = "lab.lock";
+/// API key of the region's administrator, for its user alone.
+pub const API_KEY_FILE: &str = "maas-api-key";
 /// Everything that a lab makes in its folder, besides the lock.
-const OURS: [&str; 7] = [
+const OURS: [&str; 8] = [
+    "clock-pauses",
     STATE,
     "control-plane",
     "hosts",
     "faults.json",
     "simulator.log",
     "control-plane.log",
-    "maas-api-key",
+    API_KEY_FILE,
 ];
 
 /// What makes two labs the same lab.

@@ -88,7 +88,10 @@ fn limits() -> String {
                  operators.idle-seconds=30,nodes.connections=20000` sets others. Connections of both \
                  listeners have to fit into the process's limit of open files (`ulimit -n`), of which 128 are \
                  kept for the database and MAAS; where they do not, the counts shrink to what fits. Each \
-                 control plane of several counts by itself.";
+                 control plane of several counts by itself. The command line waits where it is told 429 \
+                 `too_many_requests`: it sends the request again after the seconds of `Retry-After`, at most \
+                 10 times and 30 seconds in all; then it says the code and ends. Nothing was done meanwhile, so \
+                 no request is carried out twice.";
     let mut page = header("Limits of the listeners", about);
     page.push_str("\n| limit | operators | nodes | lowest | meaning |\n|---|---|---|---|---|\n");
     for row in LIMITS {

@@ -304,4 +304,4 @@ pub fn show(batch: &BatchResource, style: Style) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

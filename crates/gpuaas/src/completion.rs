@@ -138,10 +138,24 @@ async fn ask(client: &ApiClient, named: Named) -> Result<BTreeSet<String>, Failu
             let open = [("open", "true".to_owned())];
             names(client.runs(&open).await?.items, |run| run.hostname)
         }
-        Named::Batch => names(client.batches(None).await?.items, |batch| batch.spec.name),
+        Named::Batch => batches(client).await?,
         Named::Bundle => names(client.bundles().await?.items, |bundle| bundle.bundle),
         Named::Context => BTreeSet::new(),
     })
+}
+
+/// Names of all batches, or of those of the sites that the token's role is for.
+async fn batches(client: &ApiClient) -> Result<BTreeSet<String>, Failure> {
+    if let Ok(all) = client.batches(None).await {
+        return Ok(names(all.items, |batch| batch.spec.name));
+    }
+    let mut found = BTreeSet::new();
+    for site in client.sites().await?.items {
+        if let Ok(own) = client.batches(Some(&site.spec.name)).await {
+            found.extend(names(own.items, |batch| batch.spec.name));
+        }
+    }
+    Ok(found)
 }
 
 fn names<T>(items: Vec<T>, name: impl Fn(T) -> String) -> BTreeSet<String> {
@@ -150,14 +164,19 @@ fn names<T>(items: Vec<T>, name: impl Fn(T) -> String) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::ffi::OsString;
 
+    use axum::extract::Query;
+    use axum::http::StatusCode;
+    use axum::response::{IntoResponse as _, Response};
     use axum::routing::get;
     use axum::{Json, Router};
     use gpuaas_testkit::views;
     use gpuaas_types::api::List;
 
     use super::*;
+    use crate::batch::tests::rolling;
 
     /// Each kind by its own name.
     fn planted(named: Named) -> Vec<String> {
@@ -232,5 +251,27 @@ mod tests {
         assert_eq!(asked(Named::Node).await.unwrap(), ["j22u15"]);
         assert_eq!(asked(Named::Site).await.unwrap(), ["lab"]);
         assert!(asked(Named::Profile).await.is_err(), "which a shell is not told");
+    }
+
+    /// A token whose role is for one site is refused the list of all.
+    #[tokio::test]
+    async fn names_of_batches_are_those_of_the_sites_that_the_token_is_for() {
+        async fn batches(Query(query): Query<BTreeMap<String, String>>) -> Response {
+            match query.get("site").map(String::as_str) {
+                Some("lab") => Json(List::whole(vec![rolling()])).into_response(),
+                _ => StatusCode::FORBIDDEN.into_response(),
+            }
+        }
+        let sites = || async { Json(List::whole(vec![views::site()])) };
+        let router =
+            Router::new().route("/api/v1/batches", get(batches)).route("/api/v1/sites", get(sites));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let client = ApiClient::new(&server, "t").unwrap();
+        assert_eq!(
+            Vec::from_iter(ask(&client, Named::Batch).await.unwrap()),
+            [rolling().spec.name]
+        );
     }
 }

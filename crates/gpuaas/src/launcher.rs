@@ -15,7 +15,7 @@ use crate::serve::{self, NodeListenerOptions, ServeHandle, ServeOptions};
 pub struct ServeLauncher;
 
 fn options(plan: &ControlPlanePlan) -> ServeOptions {
-    let hurry = plan.sweeps && plan.clock == ClockChoice::Real;
+    let hurry = plan.sweeps && matches!(plan.clock, ClockChoice::Real);
     ServeOptions {
         nodes: plan.node_listen.map_or(NodeListenerOptions::StandIns, NodeListenerOptions::tls),
         database: plan.database.clone(),

@@ -27,7 +27,7 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     let (operators, nodes) = (args.operator_listener(), args.node_listener());
     let retention = args.retention();
     // A clock that is not the wall's is a simulator's, whose hosts have made-up addresses.
-    let simulated_hosts = args.clock != ClockChoice::Real;
+    let simulated_hosts = !matches!(args.clock, ClockChoice::Real);
     #[cfg(feature = "lab")]
     let failpoints = args.panic_in_loop.map(|planted| Arc::new(planted) as Arc<dyn Failpoints>);
     #[cfg(not(feature = "lab"))]

@@ -81,7 +81,7 @@ async fn measure(
     let facts_milliseconds = facts(agent).await?;
     let folder = temporary_dir()?;
     let options = SimOptions { machines: 1, class: &ZERO, scale: 0.0, ..SimOptions::default() };
-    let clock = SharedClock::choose(ClockChoice::Real);
+    let clock = SharedClock::choose(&ClockChoice::Real);
     let options = SimOptions { clock: std::sync::Arc::new(clock), ..options };
     let listen = options.listen;
     let started = SimServer::start(options).await;

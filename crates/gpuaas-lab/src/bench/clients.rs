@@ -59,7 +59,7 @@ pub async fn run(
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let folder = temporary_dir()?;
-    let clock = ClockChoice::Paced { factor: FACTOR, epoch: RealClock.now() };
+    let clock = ClockChoice::paced(FACTOR, RealClock.now());
     let simulator = Simulator::start(&SimulatorPlan {
         machines: args.nodes,
         names: &[],
@@ -70,7 +70,7 @@ pub async fn run(
         rootfs: None,
         lost: Vec::new(),
         hosts_dir: folder.path().join("hosts"),
-        clock,
+        clock: clock.clone(),
         faults: None,
         log: folder.path().join("simulator.log"),
     })
@@ -80,7 +80,7 @@ pub async fn run(
         node_listen: None,
         data: folder.path().join("control-plane"),
         database: None,
-        clock,
+        clock: clock.clone(),
         sweeps: false,
     };
     let measured = match InProcessControlPlane::start(launcher, &plan).await {
@@ -120,7 +120,7 @@ async fn measure(
     // A person adds the site and sees at once whether MAAS answered.
     fleet::add_site_and_profile(client, simulator).await?;
     simulator.inject(&mix(args)).await?;
-    let clock = SharedClock::choose(choice).0;
+    let clock = SharedClock::choose(&choice).0;
     let begin = RealClock.now();
     fleet::onboard_all(client, &machines, clock.as_ref(), 0.0, terminal).await?;
     let wall_seconds = RealClock.now().seconds_since(begin);

@@ -60,7 +60,7 @@ pub async fn run(
         rootfs: None,
         lost: Vec::new(),
         hosts_dir: folder.path().join("hosts"),
-        clock,
+        clock: clock.clone(),
         faults: None,
         log: folder.path().join("simulator.log"),
     })
@@ -82,9 +82,7 @@ fn verdict(report: &OnboardReport) -> Result<(), Failure> {
 fn choose_clock(args: &BenchOnboardArgs) -> ClockChoice {
     match args.hardware {
         Hardware::Zero => ClockChoice::Real,
-        Hardware::H200 => {
-            ClockChoice::Paced { factor: args.factor.unwrap_or(FACTOR), epoch: RealClock.now() }
-        }
+        Hardware::H200 => ClockChoice::paced(args.factor.unwrap_or(FACTOR), RealClock.now()),
     }
 }
 
@@ -114,7 +112,7 @@ async fn with_database(
         node_listen: None,
         data: folder.join("control-plane"),
         database: database.as_ref().map(|database| database.url().to_owned()),
-        clock,
+        clock: clock.clone(),
         sweeps: false,
     };
     let report = match InProcessControlPlane::start(launcher, &plan).await {
@@ -178,14 +176,14 @@ async fn measure(
     terminal: &mut Terminal,
 ) -> Result<OnboardReport, Failure> {
     let client = &plane.client;
-    let shared = SharedClock::choose(clock).0;
+    let shared = SharedClock::choose(&clock).0;
     let machines = simulator.machine_inventory().await?;
     let before = simulator.record().await?;
     fleet::add_site_and_profile(client, simulator).await?;
     let counted_before = plane.store().counters();
     let cpu_before = usage::own_cpu_seconds()?;
     let begin = shared.now();
-    let apart_seconds = apart_seconds(clock, machines.len());
+    let apart_seconds = apart_seconds(&clock, machines.len());
     fleet::onboard_all(client, &machines, shared.as_ref(), apart_seconds, terminal).await?;
     let cpu_seconds = usage::own_cpu_seconds()? - cpu_before;
     let database = DatabaseUse::since(plane.store(), counted_before);
@@ -204,7 +202,7 @@ async fn measure(
 
 /// Simulated seconds between the requests for two machines.
 #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
-fn apart_seconds(clock: ClockChoice, machines: usize) -> f64 {
+fn apart_seconds(clock: &ClockChoice, machines: usize) -> f64 {
     match clock {
         ClockChoice::Real => 0.0,
         ClockChoice::Paced { .. } => ARRIVAL_SECONDS / machines.max(1) as f64,

@@ -15,7 +15,6 @@ use gpuaas_node_agent::simulated_host::{self, SimulatedHost};
 use gpuaas_node_agent::{agent, clock::AgentClock};
 use gpuaas_types::agent::{Gate, GateReport};
 use gpuaas_types::codes::CommandCode;
-use maas_sim::SimRng;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -88,13 +87,12 @@ impl Fleet {
     }
 
     fn stand_in(&self, hostname: &str, inputs: &BootstrapInputs, root: &Path) -> SimulatedHost {
-        let mut rng = SimRng::for_name(self.seed, &format!("boot/{hostname}"));
-        let mut draw = |(low, high): (f64, f64)| low + (high - low) * rng.uniform();
+        let drawn = self.times.draw(self.seed, hostname);
         SimulatedHost {
             bootstrap_token: inputs.bootstrap_token.clone(),
-            site_seconds: draw(self.times.site_seconds),
+            site_seconds: drawn.site_seconds,
             site_failure: None,
-            node_seconds: draw(self.times.node_seconds),
+            node_seconds: drawn.node_seconds,
             agent: AgentConfig {
                 run_id: inputs.run_id,
                 hostname: inputs.hostname.clone(),

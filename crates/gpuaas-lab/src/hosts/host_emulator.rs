@@ -17,6 +17,8 @@ use super::options::Loss;
 pub(super) const VARIABLE: &str = "GPUAAS_FIXTURE_KERNEL";
 const MAKE_HOST: &str = include_str!("../../../../bundles/fixture/make-host.sh");
 const KERNEL: &str = include_str!("../../../../bundles/fixture/kernel");
+/// A host's curl: see `host_pace`.
+const CURL: &str = include_str!("host_curl.sh");
 /// What the boot loader of a stock image starts the kernel with.
 const COMMAND_LINE: &str = "BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro";
 /// Where curtin puts the kernel options that a deployment carried, for update-grub.
@@ -29,6 +31,9 @@ rm -f -- "$GPUAAS_HOST_ROOT"/run/fixture/{addresses,routes}/ibp*
 "#;
 /// The second of the eight.
 const LOSE_GPU: &str = r#""$GPUAAS_FIXTURE_KERNEL" unplug 0000:23:00.0"#;
+/// Where a host's programs are: cloud-init's own PATH.
+pub(super) const PROGRAMS_PATH: &str =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Making a host is a second's work.
 const COMMAND_SECONDS: u64 = 120;
 
@@ -37,17 +42,33 @@ const COMMAND_SECONDS: u64 = 120;
 pub(super) struct HostEmulator {
     dir: PathBuf,
     fresh: OnceCell<()>,
+    programs_written: OnceCell<()>,
 }
 
 impl HostEmulator {
     /// One that keeps its files in `dir`.
     pub(super) fn new(hosts: &Path) -> Self {
-        Self { dir: hosts.join(".player"), fresh: OnceCell::new() }
+        let dir = hosts.join(".player");
+        Self { dir, fresh: OnceCell::new(), programs_written: OnceCell::new() }
     }
 
     /// The program.
     pub(super) fn program(&self) -> PathBuf {
         self.dir.join("kernel")
+    }
+
+    /// Folder of the programs that a host has in the place of this machine's.
+    pub(super) fn programs(&self) -> PathBuf {
+        self.dir.join("bin")
+    }
+
+    /// Writes those programs.
+    pub(super) async fn prepare_programs(&self) -> io::Result<()> {
+        let write = || async {
+            std::fs::create_dir_all(self.programs())?;
+            write_program(&self.programs().join("curl"), CURL)
+        };
+        self.programs_written.get_or_try_init(write).await.copied()
     }
 
     /// Gets ready to make hosts, before the first one is wanted.
@@ -81,13 +102,10 @@ impl HostEmulator {
 
     /// Made once, copied for each host.
     async fn prepare(&self) -> io::Result<()> {
-        use std::os::unix::fs::PermissionsExt as _;
         let fresh = self.dir.join("fresh");
         std::fs::create_dir_all(&fresh)?;
         for (name, text) in [("make-host.sh", MAKE_HOST), ("kernel", KERNEL)] {
-            let path = self.dir.join(name);
-            std::fs::write(&path, text)?;
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
+            write_program(&self.dir.join(name), text)?;
         }
         let mut make = Command::new("bash");
         make.arg(self.dir.join("make-host.sh")).arg(&fresh);
@@ -114,10 +132,16 @@ impl HostEmulator {
     }
 }
 
+fn write_program(path: &Path, text: &str) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::write(path, text)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
+}
+
 async fn run_to_success(mut command: Command) -> io::Result<()> {
     command.env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);
     // mkfs is no command for everyone.
-    command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    command.env("PATH", PROGRAMS_PATH);
     let limit = Duration::from_secs(COMMAND_SECONDS);
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let Output { status, stderr, .. } = timeout(limit, command.output()).await.map_err(late)??;

@@ -12,6 +12,7 @@
 
 mod fleet_host;
 mod host_emulator;
+mod host_pace;
 pub mod options;
 mod process_host;
 mod systemd_host;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use gpuaas_artifact::{ParsedUserData, parse_user_data};
 use gpuaas_client::failure::Failure;
+use gpuaas_engine::ClockPauser;
 use gpuaas_types::codes::CommandCode;
 use maas_sim::{FirstBoot, HostRef, Metadata, Notice};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -29,6 +31,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::host_emulator::HostEmulator;
+use self::host_pace::HostPace;
 use self::options::{HostMode, HostsOptions, Loss};
 
 /// Whether this machine can have real hosts with the system in `rootfs`.
@@ -73,12 +76,26 @@ impl Hosts {
             HostMode::Fleet => Some(fleet_host::Fleet::new(&options)?),
             HostMode::Process | HostMode::None => None,
         };
+        let pauser = match &options.pauses {
+            Some(pauses) => Some(
+                ClockPauser::new(pauses.clone())
+                    .map_err(|error| dir_failure(pauses.path(), &error))?,
+            ),
+            None => None,
+        };
         let stop = CancellationToken::new();
         let emulator = Arc::new(HostEmulator::new(&options.dir));
         let as_processes = options.mode == HostMode::Process;
         let running = HashMap::new();
-        let supervisor =
-            HostSupervisor { options, fleet, factory, emulator, stop: stop.clone(), running };
+        let supervisor = HostSupervisor {
+            options,
+            fleet,
+            factory,
+            emulator,
+            pauser,
+            stop: stop.clone(),
+            running,
+        };
         let emulator = Arc::clone(&supervisor.emulator);
         let task = tokio::spawn(async move {
             let warm = tokio::spawn(async move {
@@ -103,11 +120,14 @@ impl Hosts {
 }
 
 fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
-    std::fs::create_dir_all(dir).and_then(|()| dir.canonicalize()).map_err(|error| {
-        let detail = format!("{}: {error}", dir.display());
-        Failure::local(CommandCode::HostsDirUnwritable, detail)
-            .hint("name another folder with --hosts-dir")
-    })
+    std::fs::create_dir_all(dir)
+        .and_then(|()| dir.canonicalize())
+        .map_err(|error| dir_failure(dir, &error))
+}
+
+fn dir_failure(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::local(CommandCode::HostsDirUnwritable, format!("{}: {error}", path.display()))
+        .hint("name another folder with --hosts-dir")
 }
 
 /// A deployed system, running or switched off.
@@ -135,6 +155,7 @@ struct HostSupervisor {
     fleet: Option<fleet_host::Fleet>,
     factory: Option<Arc<systemd_host::SystemdHostFactory>>,
     emulator: Arc<HostEmulator>,
+    pauser: Option<Arc<ClockPauser>>,
     stop: CancellationToken,
     running: HashMap<String, RunningSystem>,
 }
@@ -247,11 +268,18 @@ impl HostSupervisor {
                     kernel_options: system.metadata.kernel_options.clone(),
                     losses: self.losses(host).collect(),
                     emulator: Arc::clone(&self.emulator),
+                    pace: self.pace(&host.hostname),
                 };
                 tokio::spawn(process_host::run_host(machine, first, stop.clone()))
             }
         };
         (stop, task)
+    }
+
+    /// How time goes on the host.
+    fn pace(&self, hostname: &str) -> HostPace {
+        let HostsOptions { clock, seed, times, .. } = &self.options;
+        HostPace::new(clock.clone(), self.pauser.clone(), times.draw(*seed, hostname))
     }
 
     /// What the host loses.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use maas_sim::HardwareClass;
+use gpuaas_engine::Pauses;
+use maas_sim::{HardwareClass, SimRng};
 
 use crate::clock::SharedClock;
 
@@ -30,11 +31,14 @@ pub struct HostsOptions {
     pub mode: HostMode,
     /// Folder of the hosts' root folders.
     pub dir: PathBuf,
-    /// Time of a fleet's hosts. Processes live on the machine's own clock.
+    /// Time of the region, in which a bootstrap takes what was drawn for it. Agents that are
+    /// processes live on the machine's own clock.
     pub clock: SharedClock,
-    /// Seed of what a fleet's hosts draw.
+    /// Makes that clock stand still while processes compute; none: it runs on.
+    pub pauses: Option<Pauses>,
+    /// Seed of what hosts draw.
     pub seed: u64,
-    /// How long the bootstrap of a fleet's host takes.
+    /// How long the bootstrap of a host takes.
     pub times: BootTimes,
     /// Names of machines that are real but for their hardware.
     pub real_hosts: Vec<String>,
@@ -89,7 +93,7 @@ impl fmt::Display for HostLoss {
     }
 }
 
-/// How long the bootstrap of a fleet's host takes, in seconds, evenly drawn between two bounds.
+/// How long the bootstrap of a host takes, in seconds, evenly drawn between two bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BootTimes {
     /// The site bundle.
@@ -110,4 +114,21 @@ impl BootTimes {
             node_seconds: (20.0 * scale, 40.0 * scale),
         }
     }
+
+    /// What `seed` draws for the host of this name.
+    #[must_use]
+    pub fn draw(&self, seed: u64, hostname: &str) -> DrawnTimes {
+        let mut rng = SimRng::for_name(seed, &format!("boot/{hostname}"));
+        let mut draw = |(low, high): (f64, f64)| low + (high - low) * rng.uniform();
+        DrawnTimes { site_seconds: draw(self.site_seconds), node_seconds: draw(self.node_seconds) }
+    }
+}
+
+/// How long the bootstrap of one host takes, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DrawnTimes {
+    /// The site bundle.
+    pub site_seconds: f64,
+    /// The installation of the agent.
+    pub node_seconds: f64,
 }

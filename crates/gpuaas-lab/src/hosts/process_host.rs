@@ -22,6 +22,7 @@ use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
 use super::host_emulator::{self, HostEmulator};
+use super::host_pace::HostPace;
 use super::options::Loss;
 
 const ROOT_VARIABLE: &str = "GPUAAS_HOST_ROOT";
@@ -84,20 +85,35 @@ pub(super) struct ProcessHost {
     pub(super) losses: Vec<Loss>,
     /// What plays the rest of it.
     pub(super) emulator: Arc<HostEmulator>,
+    /// How time goes on it.
+    pub(super) pace: HostPace,
 }
 
 /// The life of one host until `stop`; without `first` only the agent's.
 pub(super) async fn run_host(host: ProcessHost, first: bool, stop: CancellationToken) {
     let running = async {
-        let ended = if first { host.boot().await } else { host.start_agent().await };
+        let ended = if first {
+            let _computing = host.pace.compute();
+            host.boot().await
+        } else {
+            host.start_agent().await
+        };
         if let Err(error) = ended {
             let hostname = &host.data.inputs.hostname;
             tracing::warn!(host = %hostname, root = %host.root.display(), %error, "a simulated host");
         }
         stop.cancelled().await;
     };
-    stop.run_until_cancelled(running).await;
+    let paced = async {
+        if let Err(error) = host.pace.serve(&host.root).await {
+            let hostname = &host.data.inputs.hostname;
+            tracing::warn!(host = %hostname, %error, "a host whose time is this machine's");
+        }
+    };
+    // The pipes are there before the first script is.
+    stop.run_until_cancelled(async { tokio::join!(biased; paced, running) }).await;
     end_processes(&host.root).await;
+    host.pace.end();
 }
 
 impl ProcessHost {
@@ -109,6 +125,7 @@ impl ProcessHost {
             let kernel_options = if lost { "" } else { self.kernel_options.as_str() };
             self.emulator.make(&self.root, &inputs.hostname, kernel_options).await?;
         }
+        self.emulator.prepare_programs().await?;
         attach_data_disks(&self.data_disks, &self.root)?;
         let (folder, data) = (self.root.clone(), self.data.clone());
         let scripts =
@@ -137,6 +154,8 @@ impl ProcessHost {
 
     fn host_command(&self, mut command: Command) -> io::Result<Command> {
         command.env(host_emulator::VARIABLE, self.emulator.program());
+        let programs = self.emulator.programs();
+        command.env("PATH", format!("{}:{}", programs.display(), host_emulator::PROGRAMS_PATH));
         host_command(command, &self.root)
     }
 }

@@ -27,7 +27,7 @@ fn member(hostname: &str, state: MemberState, waiting_for: &str) -> BatchMember 
     }
 }
 
-fn rolling() -> BatchResource {
+pub(crate) fn rolling() -> BatchResource {
     let members = vec![
         member("j22u11", MemberState::Active, ""),
         member("j22u15", MemberState::Running, "MAAS to deploy the image"),

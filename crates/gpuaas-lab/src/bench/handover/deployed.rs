@@ -71,7 +71,7 @@ pub(super) async fn measure(
         rootfs: None,
         lost: Vec::new(),
         hosts_dir: hosts_dir.clone(),
-        clock,
+        clock: clock.clone(),
         faults: None,
         log: folder.path().join("simulator.log"),
     })
@@ -108,7 +108,7 @@ async fn go_through(
     operator::add_site(client, &url, key, operator::SiteInputs::new()).await?;
     let fields = json!({ "site_bootstrap_bundle_ref": "site-base@1.0.0" });
     operator::add_profile(client, fields.as_object().cloned().unwrap_or_default()).await?;
-    let clock = SharedClock::choose(ClockChoice::Real).0;
+    let clock = SharedClock::choose(&ClockChoice::Real).0;
     fleet::onboard_all(client, &machines, clock.as_ref(), 0.0, terminal).await?;
     let mut measured = Vec::new();
     for (name, kind, erase) in MODES {
