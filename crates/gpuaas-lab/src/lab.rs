@@ -121,7 +121,7 @@ enum LabControlPlane {
     Here(InProcessControlPlane),
     /// In a process that is killed now and then.
     Killed {
-        process: ControlPlaneProcess,
+        process: Box<ControlPlaneProcess>,
         client: ApiClient,
         kills: u32,
     },
@@ -132,8 +132,8 @@ impl LabControlPlane {
         if setup.scenario.kills == 0 {
             return InProcessControlPlane::start(launcher, &setup.plane()).await.map(Self::Here);
         }
-        let mut process =
-            ControlPlaneProcess::new(setup.plane(), setup.folder.join("control-plane.log"));
+        let log = setup.folder.join("control-plane.log");
+        let mut process = Box::new(ControlPlaneProcess::new(setup.plane(), log));
         let client = process.start().await?;
         Ok(Self::Killed { process, client, kills: 0 })
     }
