@@ -20,6 +20,7 @@ use crate::ctx::Ctx;
 use crate::node_view::find_node;
 use crate::problem::{ApiResult, problem};
 use crate::runs::find_run;
+use crate::slice_claims::find_claim;
 
 /// What tokens of programs begin with.
 pub(crate) const TOKEN_PREFIX: &str = "gptoken";
@@ -94,6 +95,7 @@ async fn check_site(
             let id: TaskId = text.parse().map_err(|_| problem(ProblemCode::TaskNotFound))?;
             Some(site_of_node(ctx, ctx.store.operator_task(id).await?.node_id).await?)
         }
+        Scope::SiteOfClaim => Some(ctx.store.slot_claim(find_claim(ctx, text).await?).await?.site),
         Scope::SiteOfBatch => Some(ctx.store.batch(text).await?.spec.site),
     };
     Ok(caller.check_site(site.as_deref())?)

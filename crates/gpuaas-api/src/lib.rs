@@ -65,6 +65,7 @@ mod routes;
 mod runs;
 mod secrets;
 mod sites;
+mod slice_claims;
 mod slice_report;
 mod slices;
 mod strict;

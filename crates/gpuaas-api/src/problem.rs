@@ -49,6 +49,7 @@ fn from_store(error: &StoreError) -> Problem {
                 "run" => ProblemCode::RunNotFound,
                 "task" => ProblemCode::TaskNotFound,
                 "batch" => ProblemCode::BatchNotFound,
+                "claim" => ProblemCode::ClaimNotFound,
                 "access token" => ProblemCode::AccessTokenNotFound,
                 _ => ProblemCode::NotFound,
             };

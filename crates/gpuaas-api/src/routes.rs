@@ -16,8 +16,8 @@ use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, audit, batches, bootstrap, bundles, certificates, control, drift, enrollment,
     explain, guard, idempotency, metrics, node_change, nodes, offboarding, onboard_plan, openapi,
-    profiles, rejections, removal, roce, runs, secrets, sites, slices, stuck, task_keys, tasks,
-    telemetry, tokens,
+    profiles, rejections, removal, roce, runs, secrets, sites, slice_claims, slices, stuck,
+    task_keys, tasks, telemetry, tokens,
 };
 
 /// Longer than the probe of a MAAS region.
@@ -136,6 +136,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .layer(middleware::map_response_with_state(ctx.clone(), say_time))
 }
 
+/// What concerns slots and claims.
 fn slice_routes() -> Router<Ctx> {
     Router::new()
         .route("/api/v1/admin/nodes/{node}/slice-topology/discovery", post(slices::discover))
@@ -143,6 +144,11 @@ fn slice_routes() -> Router<Ctx> {
         .route("/api/v1/admin/nodes/{node}/slice-topology/diff", get(slices::difference))
         .route("/api/v1/admin/nodes/{node}/slice-topology/approval", post(slices::approve))
         .route("/api/v1/admin/slots", get(slices::list))
+        .route("/api/v1/admin/slice-claims", get(slice_claims::list).post(slice_claims::create))
+        .route(
+            "/api/v1/admin/slice-claims/{claim}",
+            get(slice_claims::show).delete(slice_claims::release),
+        )
 }
 
 /// Says what time it is here, so that who reads an answer can tell how long ago something was.

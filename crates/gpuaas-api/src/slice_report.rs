@@ -54,7 +54,8 @@ pub(crate) async fn record(
     Ok(())
 }
 
-/// What site and profile of a node say of slots, the profile last.
+/// What site and profile of a node say of slots, the profile after the site, and what the site says
+/// of the host alone last.
 async fn policy(ctx: &Ctx, node_id: NodeId) -> ApiResult<SlotPolicy> {
     let node = ctx.store.listed_node(node_id).await?.node;
     let profile = ctx.store.profile(node.profile_id).await?.spec;
@@ -62,6 +63,8 @@ async fn policy(ctx: &Ctx, node_id: NodeId) -> ApiResult<SlotPolicy> {
     let mut inputs: BTreeMap<String, String> = BTreeMap::new();
     inputs.extend(site.bundle_inputs.into_values().flatten());
     inputs.extend(profile.site_bootstrap_inputs);
+    let mut of_hosts = site.host_inputs;
+    inputs.extend(of_hosts.remove(&node.hostname).unwrap_or_default().into_values().flatten());
     Ok(SlotPolicy::from_inputs(&inputs))
 }
 

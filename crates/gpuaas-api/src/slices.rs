@@ -128,7 +128,7 @@ async fn topology(ctx: &Ctx, node_id: NodeId, text: &str) -> ApiResult<SliceTopo
 }
 
 fn view(stored: StoredSlot) -> SlotView {
-    let StoredSlot { hostname, site, state, digest, slot, since, reason, approved_by, .. } = stored;
+    let StoredSlot { hostname, site, state, digest, slot, since, reason, .. } = stored;
     SlotView {
         node: hostname,
         site,
@@ -138,7 +138,9 @@ fn view(stored: StoredSlot) -> SlotView {
         reason,
         gpu: slot.gpu.address,
         digest,
-        approved_by,
+        approved_by: stored.approved_by,
+        claim: stored.claim_id,
+        flagged: stored.flagged,
         blockers: slot.blockers.into_iter().map(|blocker| blocker.code).collect(),
     }
 }

@@ -24,6 +24,9 @@ pub mod machine_identity;
 pub mod node_problem;
 pub mod node_state;
 pub mod placement;
+pub mod placement_index;
+#[cfg(test)]
+mod placement_tests;
 pub mod policy;
 pub mod preset;
 pub mod recheck;

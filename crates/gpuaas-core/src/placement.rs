@@ -116,12 +116,13 @@ impl PlacementNode {
     }
 
     /// Free partitions that taking `slots` would break, by size: those of 32 slots first.
-    fn broken_partitions(&self, slots: SlotSet) -> [u32; 33] {
-        let mut broken = [0; 33];
+    fn broken_partitions(&self, slots: SlotSet) -> [u8; 33] {
+        let mut broken = [0u8; 33];
         for set in &self.partitions {
             let is_broken = set & self.free == *set && set & slots != 0 && *set & !slots != 0;
             if is_broken {
-                broken[32 - set.count_ones() as usize] += 1;
+                let count = &mut broken[32 - set.count_ones() as usize];
+                *count = count.saturating_add(1);
             }
         }
         broken
@@ -152,9 +153,11 @@ pub fn choose_slots(
 ) -> Result<SlotPlacement, PlacementRefusal> {
     let ready = nodes.iter().enumerate().filter(|(_, node)| node.is_ready);
     let chosen = match policy {
-        PlacementPolicy::BestFit => ready
-            .flat_map(|(at, node)| sets(at, node, gpus, numa))
-            .min_by_key(|(node, placed)| fit(node, placed)),
+        PlacementPolicy::BestFit => {
+            ready.flat_map(|(at, node)| sets(at, node, gpus, numa)).min_by_key(|(node, placed)| {
+                (SetFit::new(node, placed.slots), placed.node, placed.slots)
+            })
+        }
         PlacementPolicy::FirstFit => ready.flat_map(|(at, node)| sets(at, node, gpus, numa)).next(),
         PlacementPolicy::Spread => {
             ready.flat_map(|(at, node)| sets(at, node, gpus, numa)).min_by_key(|(node, placed)| {
@@ -167,7 +170,7 @@ pub fn choose_slots(
             })
             .next(),
     };
-    chosen.map(|(_, placed)| placed).ok_or_else(|| refusal(gpus, numa, nodes))
+    chosen.map(|(_, placed)| placed).ok_or_else(|| refusal(gpus, numa, nodes.iter()))
 }
 
 /// Free partitions of a node that a claim may have.
@@ -182,20 +185,45 @@ fn sets(
         .map(move |slots| (node, SlotPlacement { node: at, slots }))
 }
 
-/// What best fit minimizes: a split, then broken partitions from the largest, then free slots of the
-/// node, then the node's number and the lowest slots.
-fn fit(node: &PlacementNode, placed: &SlotPlacement) -> (bool, [u32; 33], u32, usize, SlotSet) {
-    let SlotPlacement { node: at, slots } = *placed;
-    let broken = node.broken_partitions(slots);
-    (node.is_numa_split(slots), broken, node.free.count_ones(), at, slots)
+/// What best fit minimizes, in this order; among equals the node that comes first, and its lowest slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SetFit {
+    /// Whether the set is of more NUMA nodes than its size needs.
+    pub is_numa_split: bool,
+    /// Free partitions that it breaks, by size: those of 32 slots first.
+    broken: [u8; 33],
+    /// Free slots of its node.
+    pub free_slots: u32,
 }
 
-fn refusal(gpus: u32, numa: NumaPreference, nodes: &[PlacementNode]) -> PlacementRefusal {
-    let free = |node: &PlacementNode| node.free.count_ones();
-    let ready = || nodes.iter().filter(|node| node.is_ready).map(free);
-    let others = nodes.iter().filter(|node| !node.is_ready);
-    let nodes_not_ready = others.filter(|node| sets(0, node, gpus, numa).next().is_some()).count();
-    let free_slots = ready().sum();
+impl SetFit {
+    /// Of a set of a node's free slots.
+    #[must_use]
+    pub fn new(node: &PlacementNode, slots: SlotSet) -> Self {
+        Self {
+            is_numa_split: node.is_numa_split(slots),
+            broken: node.broken_partitions(slots),
+            free_slots: node.free.count_ones(),
+        }
+    }
+}
+
+/// Why none of `nodes` has slots for a claim.
+#[must_use]
+pub fn refusal<'n>(
+    gpus: u32,
+    numa: NumaPreference,
+    nodes: impl Iterator<Item = &'n PlacementNode>,
+) -> PlacementRefusal {
+    let (mut free_slots, mut most_on_one_node, mut nodes_not_ready) = (0u32, 0, 0u32);
+    for node in nodes {
+        if node.is_ready {
+            free_slots += node.free.count_ones();
+            most_on_one_node = most_on_one_node.max(node.free.count_ones());
+        } else {
+            nodes_not_ready += u32::from(sets(0, node, gpus, numa).next().is_some());
+        }
+    }
     let reason = if nodes_not_ready > 0 {
         ClaimRefusal::NotReady
     } else if free_slots < gpus {
@@ -203,12 +231,7 @@ fn refusal(gpus: u32, numa: NumaPreference, nodes: &[PlacementNode]) -> Placemen
     } else {
         ClaimRefusal::NoSingleNodeFits
     };
-    PlacementRefusal {
-        reason,
-        free_slots,
-        most_on_one_node: ready().max().unwrap_or(0),
-        nodes_not_ready: u32::try_from(nodes_not_ready).unwrap_or(u32::MAX),
-    }
+    PlacementRefusal { reason, free_slots, most_on_one_node, nodes_not_ready }
 }
 
 #[cfg(test)]

@@ -53,6 +53,9 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
             }
             Err(error) => failing.failed(&error),
         }
+        if let Err(error) = shared.store.expire_slot_claims(shared.clock.now()).await {
+            tracing::warn!(%error, "claims of slots whose time is over are not ended");
+        }
         let next = shared.clock.now().plus_seconds(interval * LOOK_PART);
         tokio::select! {
             _ = stop.changed() => {}

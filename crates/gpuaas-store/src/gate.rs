@@ -49,9 +49,15 @@ pub(crate) async fn retag(
         }
         let turned = report.passed != known.report.passed;
         let since = if turned { now } else { known.since };
-        let values =
-            vec![node_id.0.into(), report.gate.as_str().into(), Val::json(&report)?, since.into()];
-        let sql = "UPDATE node_gate SET report = $3, since = $4 WHERE node_id = $1 AND gate = $2";
+        let values = vec![
+            node_id.0.into(),
+            report.gate.as_str().into(),
+            Val::json(&report)?,
+            since.into(),
+            report.passed.into(),
+        ];
+        let sql = "UPDATE node_gate SET report = $3, since = $4, passed = $5 \
+                   WHERE node_id = $1 AND gate = $2";
         conn.execute(sql, values).await?;
         if turned {
             changed.push(report);
@@ -95,12 +101,13 @@ impl Store {
                         Val::json(&report)?,
                         since.into(),
                         now.into(),
+                        report.passed.into(),
                     ];
                     conn.execute(
-                        "INSERT INTO node_gate (node_id, gate, run_id, report, since, at) \
-                         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (node_id, gate) DO UPDATE \
-                         SET run_id = excluded.run_id, report = excluded.report, \
-                         since = excluded.since, at = excluded.at",
+                        "INSERT INTO node_gate (node_id, gate, run_id, report, since, at, passed) \
+                         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (node_id, gate) \
+                         DO UPDATE SET run_id = excluded.run_id, report = excluded.report, \
+                         since = excluded.since, at = excluded.at, passed = excluded.passed",
                         values,
                     )
                     .await?;

@@ -17,6 +17,8 @@ pub enum IdKind {
     Run,
     /// Tasks that operators gave.
     Task,
+    /// Claims of slots, live and over.
+    Claim,
 }
 
 impl IdKind {
@@ -33,6 +35,11 @@ impl IdKind {
                 "SELECT node_task.id, node.hostname FROM node_task \
                  JOIN node ON node.id = node_task.node_id WHERE node_task.actor IS NOT NULL \
                  AND node_task.id >= $1 AND node_task.id <= $2 ORDER BY node_task.id LIMIT $3"
+            }
+            Self::Claim => {
+                "SELECT slice_claim.id, node.hostname FROM slice_claim \
+                 JOIN node ON node.id = slice_claim.node_id WHERE slice_claim.id >= $1 \
+                 AND slice_claim.id <= $2 ORDER BY slice_claim.id LIMIT $3"
             }
         }
     }

@@ -51,6 +51,7 @@ migrations! {
     "0231_slice_slot"
     "0240_folders_emptied"
     "0241_node_tpm"
+    "0260_slice_claim"
 }
 
 /// Brings a PostgreSQL database up to date.

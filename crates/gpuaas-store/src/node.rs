@@ -22,6 +22,7 @@ use crate::tables::node::{
 use crate::tables::report::append_reports;
 use crate::tables::run::{NewRun, insert_run};
 use crate::tables::secret::put_secret;
+use crate::tables::slice_claim::refuse_while_claimed;
 use crate::tables::{batch, timeline};
 
 /// A node and its first run, made at once.
@@ -319,6 +320,8 @@ async fn start_run(
         args![node_id.0, run.id.0, now, profile_id.0],
     )
     .await?;
+    // The row is locked by now: a claim of the node is there, or comes too late.
+    refuse_while_claimed(conn, *node_id, run.kind.as_str()).await?;
     timeline::append(conn, history.iter().map(|event| (*node_id, event))).await?;
     batch::wake_of_node(conn, now, *node_id).await?;
     match audit {

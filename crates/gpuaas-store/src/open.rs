@@ -20,6 +20,7 @@ use crate::migrations::SQLITE;
 use crate::postgres;
 use crate::seal::{MasterKey, random};
 use crate::shared_reads::SharedReads;
+use crate::slice_placement::SlotPlacements;
 use crate::store::{Db, Inner, Store};
 use crate::tables::meta::keep_first;
 
@@ -72,6 +73,11 @@ impl Store {
         let (batches, _) = watch::channel(0);
         let (tasks, _) = broadcast::channel(1024);
         let instance = Uuid::from_bytes(random()?);
+        // Processes that share a database try nodes of equal fit in different orders.
+        let salt = match db {
+            Db::Postgres { .. } => instance.as_u128(),
+            Db::Sqlite { .. } => 0,
+        };
         let store = Self {
             inner: Arc::new(Inner {
                 db,
@@ -79,6 +85,7 @@ impl Store {
                 instance,
                 file_place: file_place.unwrap_or_else(|| instance.to_string()),
                 counters,
+                placements: SlotPlacements::new(salt),
                 in_flight: Arc::default(),
                 due,
                 batches,

@@ -1,7 +1,7 @@
 //! Tasks that operators give to nodes. They are rows of the same table as those of runs, and
 //! travel, are signed and expire alike; but no run waits for them or is woken by them.
 
-use gpuaas_types::agent::{Task, TaskResult};
+use gpuaas_types::agent::{Task, TaskResult, TaskSpec};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, TaskId, Timestamp};
@@ -11,6 +11,8 @@ use crate::error::StoreError;
 use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
+use crate::tables::slice_claim::refuse_while_claimed;
+use crate::tables::slice_topology::lock_node;
 use crate::tables::timeline;
 
 /// A task to give to a node.
@@ -94,6 +96,10 @@ async fn add(
         let earlier = audit::read_response(conn, key).await?;
         return earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"));
     }
+    if disturbs(&task.spec) {
+        lock_node(conn, *node_id).await?;
+        refuse_while_claimed(conn, *node_id, "task that disturbs its host").await?;
+    }
     let made = conn
         .execute(
             "INSERT INTO node_task \
@@ -119,12 +125,17 @@ async fn add(
     Ok(task.id)
 }
 
+/// Whether tenants would notice the task.
+fn disturbs(spec: &TaskSpec) -> bool {
+    matches!(spec, TaskSpec::Operate { dry_run: false, operation } if operation.disturbs())
+}
+
 impl Store {
     /// Gives a task to a node; answers its identifier, or that of the earlier request with the
     /// same key.
     ///
     /// # Errors
-    /// `node_without_agent`, `idempotency_key_reused`; [`StoreError::Unavailable`] or
+    /// `node_without_agent`, `node_has_claims`, `idempotency_key_reused`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`]. In each case nothing was made.
     pub async fn add_operator_task(
         &self,

@@ -332,7 +332,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
             change.state
         {
             revoke_credentials(conn, now, run.node_id, left).await?;
-            slice_topology::forget(conn, run.node_id).await?;
+            slice_topology::forget(conn, now, run.node_id).await?;
         }
     }
     if let Some(observation) = &write.observation {
@@ -345,7 +345,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
         // The system that had them is gone, or about to be written over by the node's next one.
         // MAAS may give its address to another machine; the next deployment claims its own values.
         if write.revokes_tokens {
-            slice_topology::forget(conn, run.node_id).await?;
+            slice_topology::forget(conn, now, run.node_id).await?;
         }
         if write.revokes_tokens && run.state.host_values.is_none() {
             host_value::release(conn, run.node_id).await?;

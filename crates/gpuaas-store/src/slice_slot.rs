@@ -9,7 +9,7 @@ use gpuaas_core::slots::{approvable, stale_reason};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::slot::{CandidateSlot, SlotMap, SlotState};
-use gpuaas_types::{NodeId, SiteId, Timestamp};
+use gpuaas_types::{ClaimId, NodeId, SiteId, Timestamp};
 use serde_json::json;
 
 use crate::database::{Cols, Conn, Val, args};
@@ -55,6 +55,10 @@ pub struct StoredSlot {
     pub reason: String,
     /// Who approved it; none: nobody.
     pub approved_by: Option<String>,
+    /// The live claim that has it; none: none.
+    pub claim_id: Option<ClaimId>,
+    /// Why it is not free when its claim ends; none: nothing is wrong with it.
+    pub flagged: Option<String>,
 }
 
 macro_rules! select {
@@ -62,7 +66,7 @@ macro_rules! select {
         concat!(
             "SELECT slice_slot.node_id, node.hostname, site.name, slice_slot.state, \
              slice_slot.digest, slice_slot.slot, slice_slot.since, slice_slot.reason, \
-             slice_slot.approved_by FROM slice_slot JOIN node ON node.id = slice_slot.node_id \
+             slice_slot.approved_by, slice_slot.claim_id, slice_slot.flagged FROM slice_slot JOIN node ON node.id = slice_slot.node_id \
              JOIN site ON site.id = node.site_id ",
             $rest
         )
@@ -80,6 +84,8 @@ fn read_slot(mut cols: Cols<'_>) -> Result<StoredSlot, StoreError> {
         since: cols.at()?,
         reason: cols.next()?,
         approved_by: cols.next()?,
+        claim_id: cols.opt_id(ClaimId)?,
+        flagged: cols.next()?,
     })
 }
 
@@ -160,6 +166,13 @@ pub(crate) async fn follow_map(
             SlotState::Candidate | SlotState::Stale if is_gone => {
                 let sql = "DELETE FROM slice_slot WHERE node_id = $1 AND slot_index = $2";
                 conn.execute(sql, args![node_id.0, i64::from(*index)]).await?;
+            }
+            state if state.is_claimed() => {
+                let reason = stale_reason(map, *index, &known.digest);
+                let sql = "UPDATE slice_slot SET flagged = $3 \
+                           WHERE node_id = $1 AND slot_index = $2";
+                let values = args![node_id.0, i64::from(*index), reason.as_deref()];
+                conn.execute(sql, values).await?;
             }
             SlotState::Free => {
                 let Some(reason) = stale_reason(map, *index, &known.digest) else { continue };

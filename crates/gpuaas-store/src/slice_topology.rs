@@ -11,6 +11,7 @@ use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
 use crate::slice_slot;
 use crate::store::Store;
+use crate::tables::slice_claim;
 use crate::tables::slice_topology::{SliceTopology, lock_node, read};
 
 /// A report with the map that was made of it.
@@ -59,8 +60,13 @@ async fn record(
     Ok(true)
 }
 
-/// Forgets discovery and slots of a node: its system is gone.
-pub(crate) async fn forget(conn: &mut Conn, node_id: NodeId) -> Result<(), StoreError> {
+/// Forgets discovery and slots of a node: its system is gone, and so is what claims of it had.
+pub(crate) async fn forget(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+) -> Result<(), StoreError> {
+    slice_claim::lose(conn, now, node_id).await?;
     conn.execute("DELETE FROM slice_slot WHERE node_id = $1", args![node_id.0]).await?;
     conn.execute("DELETE FROM slice_topology WHERE node_id = $1", args![node_id.0]).await?;
     Ok(())

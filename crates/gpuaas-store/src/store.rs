@@ -16,6 +16,7 @@ use crate::database::{
 use crate::error::StoreError;
 use crate::seal::MasterKey;
 use crate::shared_reads::SharedReads;
+use crate::slice_placement::SlotPlacements;
 
 /// The state of a control plane. Cheap to clone; see the crate's text.
 #[derive(Clone)]
@@ -31,6 +32,7 @@ pub(crate) struct Inner {
     /// Where the database is, if it is a file: a copy is elsewhere.
     pub(crate) file_place: String,
     pub(crate) counters: Arc<SentCounters>,
+    pub(crate) placements: SlotPlacements,
     pub(crate) in_flight: Arc<AtomicU64>,
     pub(crate) due: signal::Sender<u64>,
     pub(crate) batches: signal::Sender<u64>,

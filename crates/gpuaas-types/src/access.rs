@@ -72,6 +72,8 @@ pub enum Scope {
     SiteOfTask,
     /// The site of the batch that the path names.
     SiteOfBatch,
+    /// The site of the claim that the path names.
+    SiteOfClaim,
     /// The `site` of the query; without one, the role has to hold everywhere.
     SiteOfQuery,
     /// The site that the body names.
@@ -90,6 +92,7 @@ impl Scope {
             Self::SiteOfRun => "at the run's site",
             Self::SiteOfTask => "at the task's site",
             Self::SiteOfBatch => "at the batch's site",
+            Self::SiteOfClaim => "at the claim's site",
             Self::SiteOfQuery => "at the site of the query, or everywhere",
             Self::SiteOfBody => "at the site of the body",
         }
@@ -187,6 +190,10 @@ operations! {
     GET    "/api/v1/admin/nodes/{node}/slice-topology/diff"      Viewer   SiteOfNode;
     POST   "/api/v1/admin/nodes/{node}/slice-topology/approval"  Approver SiteOfNode;
     GET    "/api/v1/admin/slots"                                 Viewer   SiteOfQuery;
+    GET    "/api/v1/admin/slice-claims"                          Viewer   SiteOfQuery;
+    POST   "/api/v1/admin/slice-claims"                          Operator SiteOfBody;
+    GET    "/api/v1/admin/slice-claims/{claim}"                  Viewer   SiteOfClaim;
+    DELETE "/api/v1/admin/slice-claims/{claim}"                  Operator SiteOfClaim;
     GET    "/api/v1/tasks/{task}"                                Viewer   SiteOfTask;
     GET    "/api/v1/drift"                                       Viewer   SiteOfQuery;
     GET    "/api/v1/runs"                                        Viewer   SiteOfQuery;

@@ -106,3 +106,7 @@ id!(
     /// Machines that are onboarded together, canaries first.
     BatchId
 );
+id!(
+    /// Slots of one node that somebody has.
+    ClaimId
+);

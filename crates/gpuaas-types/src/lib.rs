@@ -36,8 +36,8 @@ pub mod topology;
 
 pub use coded_error::CodedError;
 pub use ids::{
-    AttemptId, BatchId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId, SiteId,
-    TaskId, TokenId,
+    AttemptId, BatchId, ClaimId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId,
+    SiteId, TaskId, TokenId,
 };
 pub use lifecycle::{
     BatchPhase, Bucket, DriftAction, DriftKind, MemberState, NodeState, RunKind, RunStatus,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ids::ClaimId;
 use crate::string_enum::string_enum;
 use crate::time::Timestamp;
 
@@ -32,6 +33,15 @@ SlotState {
     /// It was taken out of service.
     Retired = "retired",
 }
+}
+
+impl SlotState {
+    /// Whether a live claim has the slot.
+    #[must_use]
+    pub const fn is_claimed(self) -> bool {
+        use SlotState::{CleanupBlocked, InUse, Preparing, Releasing, Reserved};
+        matches!(self, Reserved | Preparing | InUse | Releasing | CleanupBlocked)
+    }
 }
 
 string_enum! {
@@ -194,6 +204,12 @@ pub struct SlotView {
     pub digest: String,
     /// Who approved it; none: nobody.
     pub approved_by: Option<String>,
+    /// The live claim that has it; none: none.
+    #[serde(default)]
+    pub claim: Option<ClaimId>,
+    /// Why it will not be free when its claim ends; none: nothing is wrong with it.
+    #[serde(default)]
+    pub flagged: Option<String>,
     /// Codes of its blockers.
     pub blockers: Vec<String>,
 }

@@ -58,7 +58,10 @@ pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
 pub use shared::{ActorArgs, ListArgs, PlannedArgs, PlannedChangeArgs, ShowArgs};
 pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs};
-pub use slice::{SliceApproveArgs, SliceCommand, SliceDiscoverArgs, SliceListArgs, SliceMapArgs};
+pub use slice::{
+    SliceApproveArgs, SliceClaimArgs, SliceCommand, SliceDiscoverArgs, SliceListArgs, SliceMapArgs,
+    SliceReleaseArgs, SliceShowArgs,
+};
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;
 pub use token::{GrantArgument, TokenAddArgs, TokenCommand, TokenResetArgs, TokenRevokeArgs};

@@ -1,4 +1,4 @@
-//! `gpuaas slice`: slots of hosts, from discovery to approval.
+//! `gpuaas slice`: slots of hosts, from discovery to approval, and who claims them.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,18 @@ use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
+use gpuaas_types::api::List;
+use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimView};
 use gpuaas_types::slot::{
     DiscoveryRequest, SliceMapView, SlotApprovalRequest, SlotBlocker, SlotInventory,
     SlotMapDifference,
 };
 
-use crate::args::{SliceCommand, SliceDiscoverArgs};
+use gpuaas_types::Timestamp;
+
+use crate::args::{
+    SliceClaimArgs, SliceCommand, SliceDiscoverArgs, SliceReleaseArgs, SliceShowArgs,
+};
 use crate::node_task;
 
 /// Runs the command.
@@ -44,7 +50,40 @@ pub(crate) async fn run(command: SliceCommand, terminal: &mut Terminal) -> Resul
             let slots = ApiClient::from_args(&args.api)?.slots(args.site.as_deref()).await?;
             output::print(terminal, args.api.format, &slots, draw_slots)
         }
+        SliceCommand::Claim(args) => claim(args, terminal).await,
+        SliceCommand::Show(args) => show(args, terminal).await,
+        SliceCommand::Release(args) => {
+            let SliceReleaseArgs { claim, reason, fence, who, api } = args;
+            let query = ClaimReleaseQuery { actor: who.actor, reason, fence };
+            let claim = ApiClient::from_args(&api)?.release_slot_claim(&claim, &query).await?;
+            output::print(terminal, api.format, &claim, draw_claim)
+        }
     }
+}
+
+async fn claim(args: SliceClaimArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let body = ClaimRequest {
+        gpus: args.gpus,
+        site: args.site,
+        numa: args.numa,
+        owner: args.owner,
+        reserved_seconds: args.reserved_seconds,
+        actor: args.who.actor,
+        reason: args.reason,
+    };
+    let client = ApiClient::from_args(&args.api)?;
+    let claim = client.claim_slots(&body, args.key.as_deref()).await?;
+    output::print(terminal, args.api.format, &claim, draw_claim)
+}
+
+async fn show(args: SliceShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let client = ApiClient::from_args(&args.api)?;
+    if let Some(claim) = &args.claim {
+        let claim = client.slot_claim(claim).await?;
+        return output::print(terminal, args.api.format, &claim, draw_claim);
+    }
+    let claims = client.slot_claims(args.site.as_deref(), args.ended).await?;
+    output::print(terminal, args.api.format, &claims, draw_claims)
 }
 
 async fn discover(args: SliceDiscoverArgs, terminal: &mut Terminal) -> Result<(), Failure> {
@@ -142,4 +181,53 @@ fn draw_slots(inventory: &SlotInventory, style: Style) -> String {
     // Writing to a String cannot fail.
     write!(text, "\n{reviewable} to be reviewed, {schedulable} free for leases").ok();
     text
+}
+
+fn draw_claim(claim: &ClaimView, style: Style) -> String {
+    let moment = |at: Option<Timestamp>| at.map(|at| style.exact_moment(at)).unwrap_or_default();
+    let mut text = output::fields(&[
+        ("claim", claim.id.to_string()),
+        ("owner", claim.owner.clone()),
+        ("state", claim.state.to_string()),
+        ("node", format!("{} at {}", claim.node, claim.site)),
+        ("gpus", format!("{}, NUMA {}", claim.gpus, claim.numa)),
+        ("fence", claim.fence.to_string()),
+        ("made", moment(Some(claim.created_at))),
+        ("expires", moment(claim.expires_at)),
+        ("ended", moment(claim.ended_at)),
+        ("reason", claim.reason.clone()),
+    ]);
+    let rows = claim.slots.iter().map(|slot| {
+        vec![
+            slot.index.to_string(),
+            slot.gpu.clone(),
+            slot.fabric_vf.clone().unwrap_or_default(),
+            slot.nvme.clone().unwrap_or_default(),
+            slot.numa_node.map(|node| node.to_string()).unwrap_or_default(),
+            slot.cpus.clone(),
+            slot.private_ip.clone().unwrap_or_default(),
+        ]
+    });
+    let header = ["SLOT", "GPU", "FABRIC VF", "NVME", "NUMA", "CPUS", "ADDRESS"];
+    let drops = ["CPUS", "NVME", "FABRIC VF"];
+    // Writing to a String cannot fail.
+    write!(text, "\n{}", output::table_dropping(style, &header, &drops, rows)).ok();
+    text
+}
+
+fn draw_claims(claims: &List<ClaimView>, style: Style) -> String {
+    let rows = claims.items.iter().map(|claim| {
+        let slots: Vec<String> = claim.slots.iter().map(|slot| slot.index.to_string()).collect();
+        vec![
+            claim.id.to_string(),
+            claim.owner.clone(),
+            claim.state.to_string(),
+            claim.node.clone(),
+            slots.join(","),
+            style.moment(claim.created_at),
+            claim.expires_at.map(|at| style.moment(at)).unwrap_or_default(),
+        ]
+    });
+    let header = ["CLAIM", "OWNER", "STATE", "NODE", "SLOTS", "MADE", "EXPIRES"];
+    output::table_dropping(style, &header, &["EXPIRES", "MADE"], rows)
 }

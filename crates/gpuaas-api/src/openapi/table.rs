@@ -2,6 +2,7 @@
 //! ([`gpuaas_types::access::OPERATIONS`]).
 
 use gpuaas_types::batch::BatchCreate;
+use gpuaas_types::claim::ClaimRequest;
 use gpuaas_types::slot::DiscoveryRequest;
 use gpuaas_types::spec::{OnboardRequest, ProfileSpec, SiteSpec};
 use gpuaas_types::task::TaskRequest;
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 use super::signature::{Described, Schemas, Signature};
 use crate::{
     access, audit, batches, bundles, certificates, control, drift, explain, metrics, node_change,
-    nodes, offboarding, onboard_plan, profiles, removal, roce, runs, secrets, sites, slices, stuck,
-    task_keys, tasks, telemetry, tokens,
+    nodes, offboarding, onboard_plan, profiles, removal, roce, runs, secrets, sites, slice_claims,
+    slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// A row: an operation as the document shows it.
@@ -207,6 +208,12 @@ fn of_nodes() -> Vec<Row> {
         row!(GET "/api/v1/admin/nodes/{node}/slice-topology/diff" slices::difference "What changed in the map"),
         row!(POST "/api/v1/admin/nodes/{node}/slice-topology/approval" slices::approve "Make slots free for leases"),
         row!(GET "/api/v1/admin/slots" slices::list "Slots"),
+        row!(GET "/api/v1/admin/slice-claims" slice_claims::list "Claims of slots"),
+        row!(POST "/api/v1/admin/slice-claims" slice_claims::create "Reserve slots of a node")
+            .body::<ClaimRequest>()
+            .answers(&[201]),
+        row!(GET "/api/v1/admin/slice-claims/{claim}" slice_claims::show "A claim"),
+        row!(DELETE "/api/v1/admin/slice-claims/{claim}" slice_claims::release "End a claim that is reserved"),
         row!(GET "/api/v1/drift" drift::list "Differences between nodes and what MAAS has"),
     ]
 }

@@ -53,6 +53,9 @@ fn body(row: &OperationRow) -> Option<Value> {
         (_, "/api/v1/roce-assignments/change") => Some(json!({
             "site": "lab", "hostname": "j22u11", "interface": "ens9", "to_interface": "ens10",
         })),
+        (_, "/api/v1/admin/slice-claims") => Some(json!({
+            "gpus": 1, "site": "lab", "owner": "eve", "actor": "eve", "reason": "test",
+        })),
         _ if row.scope == Scope::SiteOfBody => Some(of_site),
         _ => Some(json!({})),
     }
@@ -120,8 +123,8 @@ async fn a_role_for_some_sites_holds_there_alone() {
             Scope::Shared => (false, false),
             // The query of these requests names no site.
             Scope::Everywhere | Scope::SiteOfQuery => (true, true),
-            // No such task, no such batch: nobody is told more.
-            Scope::SiteOfTask | Scope::SiteOfBatch => {
+            // No such task, batch or claim: nobody is told more.
+            Scope::SiteOfTask | Scope::SiteOfBatch | Scope::SiteOfClaim => {
                 assert_eq!(theirs.status, 404, "{method} {of}");
                 continue;
             }

@@ -25,6 +25,7 @@ mod problems;
 mod revisions;
 mod rig;
 mod secrets;
+mod slice_claims;
 mod slices;
 mod tasks;
 mod telemetry;

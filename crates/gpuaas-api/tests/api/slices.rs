@@ -1,29 +1,12 @@
 //! From what an agent reads of its host to slots that an operator approved.
 
 use gpuaas_bundle::{Envelope, order};
-use gpuaas_store::TokenPurpose;
 use gpuaas_types::agent::{Operation, TaskKeys, TaskSpec};
 use serde_json::{Value, json};
 
-use crate::rig::Rig;
+use crate::rig::{Answer, Rig};
 
-const NODE: &str = "/api/v1/admin/nodes/j22u11/slice-topology";
-
-/// A node with an agent that was heard, and the agent's credential.
-async fn heard() -> (Rig, String) {
-    let rig = Rig::with_site().await;
-    let node = rig.onboard("j22u11").await;
-    let token = rig.token(TokenPurpose::Enrollment, node.node_id, node.run_id, Some(3600)).await;
-    let enroll = json!({
-        "run_id": node.run_id, "hostname": "j22u11", "agent_version": "0.1.0",
-        "started_at": "2026-11-20T16:00:00Z", "facts": {},
-    });
-    let answer = rig.call("POST", "/agent/v1/enroll", Some(&token), Some(enroll)).await.ok();
-    let credential = answer["credential"].as_str().unwrap().to_owned();
-    let beat = json!({ "run_id": node.run_id, "agent_version": "0.1.0", "uptime_seconds": 12.5 });
-    rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat)).await.ok();
-    (rig, credential)
-}
+pub(crate) const NODE: &str = "/api/v1/admin/nodes/j22u11/slice-topology";
 
 /// A host with two GPUs; `driver` has the second.
 fn topology(driver: &str) -> Value {
@@ -39,7 +22,7 @@ fn topology(driver: &str) -> Value {
 }
 
 /// Has the agent discover `topology`, as an operator asks for it.
-async fn discover(rig: &Rig, credential: &str, topology: Value) -> Value {
+pub(crate) async fn discover(rig: &Rig, credential: &str, topology: Value) -> Value {
     let body = json!({ "actor": "ada", "reason": "a new host" });
     let asked = rig.post(&format!("{NODE}/discovery"), body).await;
     assert_eq!(asked.status, 202, "{}", asked.json());
@@ -62,7 +45,7 @@ async fn discover(rig: &Rig, credential: &str, topology: Value) -> Value {
 
 #[tokio::test]
 async fn a_discovery_brings_a_map_and_the_next_one_a_difference() {
-    let (rig, credential) = heard().await;
+    let (rig, _, credential) = Rig::heard().await;
     assert_eq!(rig.get(NODE).await.code(), "slot_map_missing");
     let task = discover(&rig, &credential, topology("vfio-pci")).await;
     assert_eq!(task["state"], "done");
@@ -88,24 +71,88 @@ async fn a_discovery_brings_a_map_and_the_next_one_a_difference() {
     assert_eq!(second["changes"].as_array().unwrap().len(), 1);
 }
 
+/// A host whose two GPUs have everything that a slot needs.
+pub(crate) fn whole_topology() -> Value {
+    let device = |bus: u32, vendor: &str, class: &str| {
+        json!({
+            "address": format!("0000:{bus:02x}:00.0"), "vendor": vendor, "class": class,
+            "driver": "vfio-pci", "iommu_group": bus, "numa_node": 0, "path": ["pci0000:15"],
+            "holders": [], "reset_methods": ["flr"],
+            "bars": [{ "index": 2, "size_bytes": 1024, "prefetchable": true }],
+        })
+    };
+    let mut functions = Vec::new();
+    let mut namespaces = Vec::new();
+    for number in 0..2u32 {
+        functions.push(device(0x19 + number, "10de", "030200"));
+        let mut port = device(0x29 + number, "15b3", "020700");
+        port["driver"] = json!("mlx5_core");
+        port["port"] = json!({ "link_layer": "InfiniBand", "state": "ACTIVE" });
+        let mut function = device(0x39 + number, "15b3", "020700");
+        function["physical_function"] = port["address"].clone();
+        function["virtual_index"] = json!(0);
+        function["guid"] = json!(format!("96:6d:ae:f0:00:12:34:{number:02x}"));
+        let drive = device(0x49 + number, "144d", "010802");
+        namespaces.push(json!({
+            "name": format!("nvme{number}n1"), "serial": format!("S{number}"),
+            "path": format!("/dev/disk/by-id/nvme-S{number}"), "address": drive["address"],
+            "uses": [], "erase_methods": ["sanitize_crypto"],
+        }));
+        functions.extend([port, function, drive]);
+    }
+    let cores: Vec<Value> = (0..32).map(|core| json!([core, core + 32])).collect();
+    json!({
+        "functions": functions, "namespaces": namespaces, "numa_nodes": [{
+            "id": 0, "cores": cores, "package": 0, "distances": [10], "gigabyte_pages": 128,
+        }],
+    })
+}
+
+/// Approves slots of the map with this digest; of none: each that has no blocker.
+pub(crate) async fn approve(rig: &Rig, digest: &Value, slots: Value) -> Answer {
+    let body = json!({ "digest": digest, "slots": slots, "actor": "ada", "reason": "looked at" });
+    rig.post(&format!("{NODE}/approval"), body).await
+}
+
+#[tokio::test]
+async fn what_is_approved_is_schedulable_and_no_longer_reviewable() {
+    let (rig, _, credential) = Rig::heard().await;
+    discover(&rig, &credential, whole_topology()).await;
+    let map = rig.get(NODE).await.ok();
+    let blockers = |slot: &Value| slot["blockers"].as_array().unwrap().clone();
+    let slots = map["slots"].as_array().unwrap();
+    assert!(slots.iter().all(|slot| blockers(slot).is_empty()), "{map}");
+    let one = approve(&rig, &map["digest"], json!([1])).await.ok();
+    assert_eq!((&one["reviewable"], &one["schedulable"]), (&json!(1), &json!(1)));
+    assert_eq!(
+        (&one["slots"][1]["state"], &one["slots"][0]["state"]),
+        (&json!("free"), &json!("candidate"))
+    );
+    let digest = map["digest"].as_str().unwrap().to_uppercase();
+    let all = approve(&rig, &json!(digest), json!([])).await.ok();
+    assert_eq!((&all["reviewable"], &all["schedulable"]), (&json!(0), &json!(2)));
+    assert_eq!(all["slots"][0]["approved_by"], "admin (ada)");
+    assert_eq!(rig.get(NODE).await.ok()["slots"][0]["state"], "free");
+    let audit = rig.store.audit_entries(0, 100).await.unwrap();
+    let entries: Vec<&Value> = audit
+        .iter()
+        .filter(|row| row.entry.action == "slice.approve")
+        .map(|row| &row.entry.detail["slots"])
+        .collect();
+    assert_eq!(entries, [&json!([1]), &json!([0, 1])]);
+}
+
 #[tokio::test]
 async fn what_is_discovered_is_reviewed_and_what_is_blocked_stays_so() {
-    let (rig, credential) = heard().await;
+    let (rig, _, credential) = Rig::heard().await;
     discover(&rig, &credential, topology("vfio-pci")).await;
     let digest = rig.get(NODE).await.ok()["digest"].clone();
-    let approval = format!("{NODE}/approval");
-    let approve = async |digest: &Value, slots: Value| {
-        let body = json!({
-            "digest": digest, "slots": slots, "actor": "ada", "reason": "looked at",
-        });
-        rig.post(&approval, body).await
-    };
-    assert_eq!(approve(&json!("abc"), json!([])).await.code(), "invalid_field");
+    assert_eq!(approve(&rig, &json!("abc"), json!([])).await.code(), "invalid_field");
     let other = json!("0".repeat(64));
-    assert_eq!(approve(&other, json!([])).await.code(), "slot_map_changed");
+    assert_eq!(approve(&rig, &other, json!([])).await.code(), "slot_map_changed");
     // The host has no virtual functions, no drives, no cores.
-    assert_eq!(approve(&digest, json!([0])).await.code(), "slot_blocked");
-    assert_eq!(approve(&digest, json!([])).await.code(), "slot_blocked");
+    assert_eq!(approve(&rig, &digest, json!([0])).await.code(), "slot_blocked");
+    assert_eq!(approve(&rig, &digest, json!([])).await.code(), "slot_blocked");
     let listed = rig.get("/api/v1/admin/slots?site=lab").await.ok();
     assert_eq!((&listed["reviewable"], &listed["schedulable"]), (&json!(2), &json!(0)));
     let codes = listed["slots"][0]["blockers"].as_array().unwrap();

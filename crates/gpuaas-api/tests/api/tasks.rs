@@ -3,32 +3,14 @@
 use axum::body::Body;
 use axum::http::Request;
 use gpuaas_bundle::{Envelope, order};
-use gpuaas_store::TokenPurpose;
 use gpuaas_types::agent::{TaskKeys, TaskSpec};
-use gpuaas_types::api::OnboardAccepted;
 use serde_json::{Value, json};
 
 use crate::rig::{Answer, Rig};
 
-/// A node with an agent that was heard, and the agent's credential.
-async fn heard() -> (Rig, OnboardAccepted, String) {
-    let rig = Rig::with_site().await;
-    let node = rig.onboard("j22u11").await;
-    let token = rig.token(TokenPurpose::Enrollment, node.node_id, node.run_id, Some(3600)).await;
-    let enroll = json!({
-        "run_id": node.run_id, "hostname": "j22u11", "agent_version": "0.1.0",
-        "started_at": "2026-11-20T16:00:00Z", "facts": {},
-    });
-    let answer = rig.call("POST", "/agent/v1/enroll", Some(&token), Some(enroll)).await.ok();
-    let credential = answer["credential"].as_str().unwrap().to_owned();
-    let beat = json!({ "run_id": node.run_id, "agent_version": "0.1.0", "uptime_seconds": 12.5 });
-    rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat)).await.ok();
-    (rig, node, credential)
-}
-
 #[tokio::test]
 async fn what_keeps_an_agent_from_its_work_is_in_the_history_once() {
-    let (rig, node, credential) = heard().await;
+    let (rig, node, credential) = Rig::heard().await;
     for troubles in [&["disk_full"][..], &["disk_full"], &[], &[]] {
         let beat = json!({
             "run_id": node.run_id, "agent_version": "0.1.0", "uptime_seconds": 13.5,
@@ -60,7 +42,7 @@ async fn keyed(rig: &Rig, key: &str, body: &Value) -> Answer {
 
 #[tokio::test]
 async fn a_task_goes_from_an_operator_to_the_agent_and_back() {
-    let (rig, node, credential) = heard().await;
+    let (rig, node, credential) = Rig::heard().await;
     let given = keyed(&rig, "k1", &restart("nginx.service", false)).await.ok();
     assert_eq!((&given["state"], &given["actor"]), (&json!("queued"), &json!("admin (ada)")));
     let again = keyed(&rig, "k1", &restart("nginx.service", false)).await.ok();
@@ -104,7 +86,7 @@ async fn a_task_goes_from_an_operator_to_the_agent_and_back() {
 
 #[tokio::test]
 async fn tasks_expire_where_nobody_fetches_them_and_where_no_answer_comes() {
-    let (rig, _, credential) = heard().await;
+    let (rig, _, credential) = Rig::heard().await;
     let body = |within: u32| {
         let mut body = restart("nginx.service", false);
         body["within_seconds"] = json!(within);
@@ -132,7 +114,7 @@ async fn tasks_expire_where_nobody_fetches_them_and_where_no_answer_comes() {
 
 #[tokio::test]
 async fn what_must_not_be_is_refused_and_nothing_is_kept() {
-    let (rig, ..) = heard().await;
+    let (rig, ..) = Rig::heard().await;
     let path = "/api/v1/nodes/j22u11/tasks";
     let refused = async |body: Value| rig.post(path, body).await.code();
     assert_eq!(refused(restart("ssh.service", false)).await, "invalid_field");

@@ -1,5 +1,7 @@
 //! Slots of nodes.
 
+use gpuaas_types::api::List;
+use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimView};
 use gpuaas_types::slot::{
     DiscoveryRequest, SliceMapView, SlotApprovalRequest, SlotInventory, SlotMapDifference,
 };
@@ -62,5 +64,80 @@ impl ApiClient {
             url.query_pairs_mut().append_pair("site", site);
         }
         self.answer(self.http.get(url)).await
+    }
+
+    /// `POST /api/v1/admin/slice-claims`; the same claim again under the same key.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn claim_slots(
+        &self,
+        body: &ClaimRequest,
+        key: Option<&str>,
+    ) -> Result<ClaimView, Failure> {
+        let mut request = self.http.post(self.url(&["admin", "slice-claims"])?).json(body);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        self.answer(request).await
+    }
+
+    /// `GET /api/v1/admin/slice-claims/CLAIM`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn slot_claim(&self, claim: &str) -> Result<ClaimView, Failure> {
+        self.get(&["admin", "slice-claims", claim]).await
+    }
+
+    /// `GET /api/v1/admin/slice-claims`, all pages of it: of one site, where it is named, and those
+    /// that ended, where they are wanted.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn slot_claims(
+        &self,
+        site: Option<&str>,
+        ended: bool,
+    ) -> Result<List<ClaimView>, Failure> {
+        let mut items = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let mut url = self.url(&["admin", "slice-claims"])?;
+            let pairs = [
+                ("site", site.map(str::to_owned)),
+                ("ended", Some(ended.to_string())),
+                ("after", after),
+            ];
+            for (name, value) in pairs {
+                if let Some(value) = value {
+                    url.query_pairs_mut().append_pair(name, &value);
+                }
+            }
+            let page: List<ClaimView> = self.answer(self.http.get(url)).await?;
+            items.extend(page.items);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(List { items, next: None }),
+            }
+        }
+    }
+
+    /// `DELETE /api/v1/admin/slice-claims/CLAIM`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn release_slot_claim(
+        &self,
+        claim: &str,
+        query: &ClaimReleaseQuery,
+    ) -> Result<ClaimView, Failure> {
+        let mut url = self.url(&["admin", "slice-claims", claim])?;
+        let ClaimReleaseQuery { actor, reason, fence } = query;
+        url.query_pairs_mut().append_pair("actor", actor).append_pair("reason", reason);
+        if let Some(fence) = fence {
+            url.query_pairs_mut().append_pair("fence", &fence.to_string());
+        }
+        self.answer(self.http.delete(url)).await
     }
 }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Text of a statement, with `$1` placeholders and `{LIST}`, `{SKIP}`, `{LOCK}` or
-/// `{LOCK_KEY}`.
+/// Text of a statement, with `$1` placeholders and `{LIST}`, `{SKIP}`, `{LOCK}`,
+/// `{LOCK_KEY}`, `{SHARE_NODE}` or `{SHARE_NODE_SKIP}`.
 pub(crate) type Sql = Cow<'static, str>;
 
 /// `text` with `{LIST}` replaced by `$first, $first+1, ...` for `count` values.
@@ -41,6 +41,8 @@ pub(crate) fn in_dialect(sql: Sql, postgres: bool) -> Sql {
     let sql = sql
         .replace("{SKIP}", of("FOR NO KEY UPDATE SKIP LOCKED"))
         .replace("{LOCK}", of("FOR NO KEY UPDATE"))
-        .replace("{LOCK_KEY}", of("FOR UPDATE"));
+        .replace("{LOCK_KEY}", of("FOR UPDATE"))
+        .replace("{SHARE_NODE}", of("FOR SHARE OF node"))
+        .replace("{SHARE_NODE_SKIP}", of("FOR SHARE OF node SKIP LOCKED"));
     Cow::Owned(sql)
 }

@@ -15,6 +15,7 @@ mod batches;
 mod bundles;
 mod certificates;
 mod changes;
+mod claims;
 mod completeness;
 mod connectivity;
 mod control;

@@ -336,6 +336,12 @@ TookTooLong "took_too_long" "The host took too long" {
 ToolsMissing "tools_missing" "A program is missing" {
     doc: "`gpuaas bench gate` needs programs that are not installed",
 }
+ClaimsNotExact "claims_not_exact" "Claims of slots were not as they have to be" {
+    doc: "`gpuaas bench claims`: a slot was claimed twice, a set is no partition or split over NUMA nodes, or a device leaked",
+}
+ReplicasWithoutServer "replicas_without_server" "Several replicas need a PostgreSQL server" {
+    doc: "`gpuaas bench claims` with `--replicas` or `--kill-every`, and no `--database`: a file has one process",
+}
 TopologyNotExact "topology_not_exact" "A slot map was not as it has to be" {
     doc: "`gpuaas bench topology`: a fault had another code or none, a healthy host was blamed, or a device was in two slots",
 }

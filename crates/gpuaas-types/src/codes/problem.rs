@@ -8,6 +8,8 @@ mod credential;
 mod resource;
 #[macro_use]
 mod service;
+#[macro_use]
+mod slice;
 
 use crate::api::Owner;
 
@@ -28,7 +30,7 @@ pub struct ProblemRow {
     pub doc: &'static str,
 }
 
-rows_of_services! { rows_of_resources! { rows_of_credentials! { rows_of_requests! { codes! {
+rows_of_slices! { rows_of_services! { rows_of_resources! { rows_of_credentials! { rows_of_requests! { codes! {
 /// Why the HTTP API refused a request, as `code` of the problem body names it.
 ProblemCode, ProblemRow, PROBLEMS;
-} } } } }
+} } } } } }

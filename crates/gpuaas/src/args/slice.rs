@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::shared::ActorArgs;
 use gpuaas_client::arguments::ApiArgs;
+use gpuaas_types::claim::NumaPreference;
 
 /// `gpuaas slice`.
 #[derive(Debug, Subcommand)]
@@ -16,6 +17,12 @@ pub enum SliceCommand {
     Approve(SliceApproveArgs),
     /// List slots, and how many wait for an approval and how many are free.
     List(SliceListArgs),
+    /// Reserve slots of one node for an owner: a set of GPUs that the fabric can join.
+    Claim(SliceClaimArgs),
+    /// Show a claim with its devices; without one, the claims that are not over.
+    Show(SliceShowArgs),
+    /// End a claim that is only reserved: its slots are free again.
+    Release(SliceReleaseArgs),
 }
 
 /// `gpuaas slice discover`.
@@ -90,4 +97,75 @@ pub struct SliceListArgs {
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
+}
+
+/// `gpuaas slice claim`.
+#[derive(Debug, Clone, Args)]
+pub struct SliceClaimArgs {
+    /// GPUs, all of one node: 1, 2, 4 or 8 where the fabric has such partitions.
+    #[arg(long, value_name = "N")]
+    pub gpus: u32,
+    /// Only at this site.
+    #[arg(long)]
+    pub site: Option<String>,
+    /// Whether the GPUs have to be of as few NUMA nodes as their number allows.
+    #[arg(long, default_value = "required", value_parser = numa)]
+    pub numa: NumaPreference,
+    /// Who has the slots from then on.
+    #[arg(long, value_name = "NAME")]
+    pub owner: String,
+    /// Seconds after which the claim expires, unless it was launched.
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 900)]
+    pub reserved_seconds: u32,
+    /// Why; kept in the audit.
+    #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
+    pub reason: String,
+    /// Claims with the same key are one: a repeated command answers the first one's claim.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas slice show`.
+#[derive(Debug, Clone, Args)]
+pub struct SliceShowArgs {
+    /// Identifier of a claim, or the begin of one.
+    pub claim: Option<String>,
+    /// Only of this site.
+    #[arg(long, conflicts_with = "claim")]
+    pub site: Option<String>,
+    /// Show claims that ended, too.
+    #[arg(long, conflicts_with = "claim")]
+    pub ended: bool,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas slice release`.
+#[derive(Debug, Clone, Args)]
+pub struct SliceReleaseArgs {
+    /// Identifier of the claim, or the begin of it.
+    pub claim: String,
+    /// Why; kept in the audit.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Only while this is the claim's fencing token.
+    #[arg(long, value_name = "NUMBER")]
+    pub fence: Option<u64>,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+fn numa(text: &str) -> Result<NumaPreference, String> {
+    text.parse().map_err(|_| "it is required or preferred".to_owned())
 }

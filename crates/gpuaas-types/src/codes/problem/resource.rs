@@ -37,18 +37,6 @@ TaskNotFound "task_not_found" "There is no such task for this node" {
     status: 404, owner: None, next_action: "`gpuaas node tasks NODE` lists them",
     doc: "No task has this identifier, or it is for another node",
 }
-SlotMapMissing "slot_map_missing" "The node has no slot map" {
-    status: 404, owner: None, next_action: "have its agent look: `gpuaas slice discover NODE --wait`",
-    doc: "No agent of the node was asked for the devices that slices are made of since its system was deployed",
-}
-SlotMapChanged "slot_map_changed" "The slot map is another one by now" {
-    status: 409, owner: None, next_action: "look at what changed, `gpuaas slice map NODE --diff`, and approve with the digest of the new map",
-    doc: "An approval names the digest of the map that it is of, and the node's last discovery gave another one",
-}
-SlotBlocked "slot_blocked" "A slot cannot be approved" {
-    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice map NODE` says who makes each blocker go away; a slot whose blockers may be overridden is named with --slot",
-    doc: "A slot or its host has a blocker that nobody can override, is in use, or has a blocker and was not named",
-}
 ArtifactNotFound "artifact_not_found" "There is no artifact with this digest" {
     status: 404, owner: Some(Owner::PlatformOperator), next_action: "deploy the node again: its user-data names what this control plane has",
     doc: "No artifact has this digest",

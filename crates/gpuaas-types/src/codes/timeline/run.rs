@@ -87,6 +87,14 @@ SlotsStale "slots_stale" "Approved slots are not handed out any more" {
     owner: Some(Owner::PlatformOperator), next_action: "look at `gpuaas slice map NODE --diff`, mend the host or approve the map anew with `gpuaas slice approve NODE --digest DIGEST --reason TEXT`",
     doc: "A discovery saw that the host is no longer what was approved, or does not isolate; the text names the slots and why",
 }
+SlotsClaimed "slots_claimed" "Somebody claims slots" {
+    owner: None, next_action: "",
+    doc: "The slots that the text names are reserved for an owner, until the claim expires, is released, or is launched",
+}
+SlotsReturned "slots_returned" "Claimed slots are free again" {
+    owner: None, next_action: "",
+    doc: "A claim was released before its launch began, or expired; the text names it and says why",
+}
 CertificateRevoked "certificate_revoked" "The node's certificates were revoked" {
     owner: None, next_action: "",
     doc: "The agent is refused from its next call on",

@@ -1,0 +1,167 @@
+//! `/api/v1/admin/slice-claims`: who has which slots.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use gpuaas_core::placement::PlacementRefusal;
+use gpuaas_store::{
+    ClaimOutcome, IdKind, NewSlotClaim, SlotClaim, SlotClaimFilter, SlotClaimRelease,
+};
+use gpuaas_types::api::List;
+use gpuaas_types::claim::{ClaimRefusal, ClaimReleaseQuery, ClaimRequest, ClaimView};
+use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::{ClaimId, Problem};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::body::{JsonBytes, Key, QueryParams, site_id};
+use crate::caller::Caller;
+use crate::ctx::Ctx;
+use crate::idempotency::idempotency_key;
+use crate::pages::PageRequest;
+use crate::problem::{ApiResult, invalid, problem};
+use crate::{check, id_prefix, strict};
+
+/// GPUs that a claim may want: least, and most.
+const GPUS: (u32, u32) = (1, 8);
+/// Seconds for which a claim may be reserved: least, and most.
+const RESERVED_SECONDS: (u32, u32) = (10, 24 * 3600);
+/// Characters of an owner's name.
+const OWNER_CHARS: usize = 100;
+
+/// `POST /api/v1/admin/slice-claims`: reserves slots of one node.
+pub(crate) async fn create(
+    State(ctx): State<Ctx>,
+    caller: Caller,
+    headers: HeaderMap,
+    JsonBytes(bytes): JsonBytes,
+) -> ApiResult<(StatusCode, Json<ClaimView>)> {
+    let request: ClaimRequest = strict::from_slice(&bytes)?;
+    caller.check_site(request.site.as_deref())?;
+    let site_id = site_id(&ctx, request.site.as_deref()).await?;
+    let (actor, reason) = caller.actor_and_reason(&request.actor, &request.reason)?;
+    let owner = check::plain_text(&request.owner, OWNER_CHARS).trim().to_owned();
+    if owner.is_empty() {
+        return Err(invalid("owner", "name who has the slots from then on").into());
+    }
+    let ClaimRequest { gpus, numa, reserved_seconds, .. } = request;
+    within("gpus", gpus, GPUS)?;
+    within("reserved_seconds", reserved_seconds, RESERVED_SECONDS)?;
+    let now = ctx.now();
+    let new = NewSlotClaim {
+        id: ClaimId::new(&*ctx.ids, now),
+        gpus,
+        numa,
+        site_id,
+        owner,
+        expires_at: now.plus_seconds(f64::from(reserved_seconds) * ctx.clock.factor()),
+        actor,
+        reason,
+        idempotency: idempotency_key("slice-claim", &caller, &headers, &bytes)?,
+    };
+    match ctx.store.claim_slots(now, new).await? {
+        ClaimOutcome::Claimed { claim, .. } => Ok((StatusCode::CREATED, Json(view(*claim)))),
+        ClaimOutcome::Refused(refusal) => Err(refused(gpus, refusal).into()),
+    }
+}
+
+fn within(field: &str, value: u32, (least, most): (u32, u32)) -> Result<(), Problem> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(field, format!("{least} to {most}")))
+}
+
+/// The refusal with what was counted.
+fn refused(gpus: u32, refusal: PlacementRefusal) -> Problem {
+    let PlacementRefusal { reason, free_slots, most_on_one_node, nodes_not_ready } = refusal;
+    let code = match reason {
+        ClaimRefusal::NoneInSite => ProblemCode::NoneInSite,
+        ClaimRefusal::NoSingleNodeFits => ProblemCode::NoSingleNodeFits,
+        ClaimRefusal::NotReady => ProblemCode::NotReady,
+    };
+    problem(code).with_detail(format!(
+        "{gpus} wanted; free slots of ready nodes: {free_slots}, at most {most_on_one_node} of one \
+         node; nodes that have a free set and are not ready: {nodes_not_ready}"
+    ))
+}
+
+/// The query of [`list`].
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClaimFilter {
+    /// Only of this site.
+    site: Option<String>,
+    /// Those that ended as well.
+    #[serde(default)]
+    ended: bool,
+    /// Identifier of the last claim of the page before.
+    after: Option<String>,
+    /// Most claims to answer.
+    limit: Option<u32>,
+}
+
+/// `GET /api/v1/admin/slice-claims?site=&ended=&after=&limit=`: newest first.
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    QueryParams(asked): QueryParams<ClaimFilter>,
+) -> ApiResult<Json<List<ClaimView>>> {
+    let site_id = site_id(&ctx, asked.site.as_deref()).await?;
+    let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
+    let filter = SlotClaimFilter { site_id, ended: asked.ended };
+    let read = ctx.store.slot_claims(filter, page.query()).await?;
+    Ok(Json(page.list(read, |claim| claim.id.to_string(), view)))
+}
+
+/// `GET /api/v1/admin/slice-claims/CLAIM`.
+pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<ClaimView>> {
+    let id = find_claim(&ctx, &text).await?;
+    Ok(Json(view(ctx.store.slot_claim(id).await?)))
+}
+
+/// `DELETE /api/v1/admin/slice-claims/CLAIM?actor=&reason=&fence=`: frees what is only reserved.
+pub(crate) async fn release(
+    State(ctx): State<Ctx>,
+    caller: Caller,
+    Key(text): Key,
+    QueryParams(asked): QueryParams<ClaimReleaseQuery>,
+) -> ApiResult<Json<ClaimView>> {
+    let id = find_claim(&ctx, &text).await?;
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
+    let fence = asked.fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
+    let release = SlotClaimRelease { id, fence, actor, reason };
+    Ok(Json(view(ctx.store.release_slot_claim(ctx.now(), release).await?)))
+}
+
+/// The claim that an identifier, or the begin of one that no other has, names.
+///
+/// # Errors
+/// `claim_not_found`, `id_ambiguous`; the database's.
+pub(crate) async fn find_claim(ctx: &Ctx, text: &str) -> ApiResult<ClaimId> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    let found = id_prefix::find(ctx, IdKind::Claim, text).await?;
+    Ok(found.map(ClaimId).ok_or_else(|| {
+        problem(ProblemCode::ClaimNotFound)
+            .with_detail(format!("{text:?} is no identifier of a claim, and begins none"))
+    })?)
+}
+
+fn view(claim: SlotClaim) -> ClaimView {
+    ClaimView {
+        id: claim.id,
+        owner: claim.owner,
+        state: claim.state,
+        node: claim.hostname,
+        site: claim.site,
+        gpus: u32::try_from(claim.slots.len()).unwrap_or(u32::MAX),
+        numa: claim.numa,
+        fence: u64::try_from(claim.fence).unwrap_or_default(),
+        slots: claim.slots,
+        created_at: claim.created_at,
+        expires_at: claim.expires_at,
+        ended_at: claim.ended_at,
+        reason: claim.reason,
+    }
+}

@@ -1,0 +1,134 @@
+//! Rows of `slice_claim` and `slice_claim_device`.
+
+use gpuaas_types::claim::{ClaimDeviceKind, ClaimState, ClaimedSlot, NumaPreference};
+use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::{ClaimId, NodeId, Timestamp};
+
+use crate::database::{Cols, Conn, args};
+use crate::error::StoreError;
+
+/// A claim as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotClaim {
+    /// Identifier of the claim.
+    pub id: ClaimId,
+    /// Node that its slots are of.
+    pub node_id: NodeId,
+    /// Hostname of the node.
+    pub hostname: String,
+    /// Name of the node's site.
+    pub site: String,
+    /// Who has it.
+    pub owner: String,
+    /// How it stands.
+    pub state: ClaimState,
+    /// What was asked of the places of its GPUs.
+    pub numa: NumaPreference,
+    /// Grows with each holder of the claim, and with each claim of one of its slots.
+    pub fence: i64,
+    /// Its slots, by number.
+    pub slots: Vec<ClaimedSlot>,
+    /// Moment at which it was made.
+    pub created_at: Timestamp,
+    /// Moment at which it expires; none: it does not.
+    pub expires_at: Option<Timestamp>,
+    /// Moment at which it ended; none: it is live.
+    pub ended_at: Option<Timestamp>,
+    /// Why it ended; empty: it is live.
+    pub reason: String,
+}
+
+/// Devices of a slot that no other claim may have.
+pub(crate) fn devices(slot: &ClaimedSlot) -> impl Iterator<Item = (ClaimDeviceKind, &str)> {
+    [
+        (ClaimDeviceKind::Gpu, Some(slot.gpu.as_str())),
+        (ClaimDeviceKind::FabricVf, slot.fabric_vf.as_deref()),
+        (ClaimDeviceKind::Nvme, slot.nvme.as_deref()),
+    ]
+    .into_iter()
+    .filter_map(|(kind, device)| Some((kind, device?)))
+}
+
+/// What a statement that changes claims returns of them.
+macro_rules! claim_columns {
+    () => {
+        "id, node_id, (SELECT node.hostname FROM node WHERE node.id = slice_claim.node_id), \
+         (SELECT site.name FROM node JOIN site ON site.id = node.site_id \
+         WHERE node.id = slice_claim.node_id), owner, state, numa, fence, slots, created_at, \
+         expires_at, ended_at, reason"
+    };
+}
+pub(crate) use claim_columns;
+
+/// Statement that reads claims, of the claims that `$rest` chooses.
+macro_rules! select_claims {
+    ($rest:literal) => {
+        concat!(
+            "SELECT slice_claim.id, slice_claim.node_id, node.hostname, site.name, \
+             slice_claim.owner, slice_claim.state, slice_claim.numa, slice_claim.fence, \
+             slice_claim.slots, slice_claim.created_at, slice_claim.expires_at, \
+             slice_claim.ended_at, slice_claim.reason FROM slice_claim \
+             JOIN node ON node.id = slice_claim.node_id JOIN site ON site.id = node.site_id ",
+            $rest
+        )
+    };
+}
+pub(crate) use select_claims;
+
+pub(crate) fn read_claim(mut cols: Cols<'_>) -> Result<SlotClaim, StoreError> {
+    Ok(SlotClaim {
+        id: cols.id(ClaimId)?,
+        node_id: cols.id(NodeId)?,
+        hostname: cols.next()?,
+        site: cols.next()?,
+        owner: cols.next()?,
+        state: cols.enum_str()?,
+        numa: cols.enum_str()?,
+        fence: cols.next()?,
+        slots: cols.json()?,
+        created_at: cols.at()?,
+        expires_at: cols.opt_at()?,
+        ended_at: cols.opt_at()?,
+        reason: cols.next()?,
+    })
+}
+
+/// Refuses what would take a node from under its claims. The caller has locked the row of the node,
+/// so no claim of it is on its way.
+pub(crate) async fn refuse_while_claimed(
+    conn: &mut Conn,
+    node_id: NodeId,
+    what: &str,
+) -> Result<(), StoreError> {
+    let sql = "SELECT id, owner FROM slice_claim WHERE id IN \
+               (SELECT claim_id FROM slice_slot WHERE node_id = $1 AND claim_id IS NOT NULL) \
+               ORDER BY id";
+    let mut claims = Vec::new();
+    for row in conn.all(sql, args![node_id.0]).await? {
+        let mut cols = row.cols();
+        let (id, owner) = (cols.id(ClaimId)?, cols.next::<String>()?);
+        claims.push(format!("{id} of {owner}"));
+    }
+    if claims.is_empty() {
+        return Ok(());
+    }
+    let detail = format!("a {what} would end claims of the node: {}", claims.join(", "));
+    Err(StoreError::conflict(ProblemCode::NodeHasClaims, detail))
+}
+
+/// Ends the claims of a node whose system is gone.
+pub(crate) async fn lose(
+    conn: &mut Conn,
+    now: Timestamp,
+    node_id: NodeId,
+) -> Result<(), StoreError> {
+    conn.execute(
+        "UPDATE slice_claim SET state = 'lost', ended_at = $2, \
+         reason = 'the system of the node was released' WHERE ended_at IS NULL AND id IN \
+         (SELECT claim_id FROM slice_slot WHERE node_id = $1 AND claim_id IS NOT NULL)",
+        args![node_id.0, now],
+    )
+    .await?;
+    let sql = "DELETE FROM slice_claim_device WHERE node_id = $1";
+    conn.execute(sql, args![node_id.0]).await.map(drop)
+}

@@ -1,0 +1,51 @@
+//! Refusals of what concerns slots and claims.
+
+/// The rows of this file, put between what it is given of a table and the rows after it.
+macro_rules! rows_of_slices {
+    ($next:ident! { $($head:tt)* } $($rows:tt)*) => { $next! { $($head)*
+SlotMapMissing "slot_map_missing" "The node has no slot map" {
+    status: 404, owner: None, next_action: "have its agent look: `gpuaas slice discover NODE --wait`",
+    doc: "No agent of the node was asked for the devices that slices are made of since its system was deployed",
+}
+SlotMapChanged "slot_map_changed" "The slot map is another one by now" {
+    status: 409, owner: None, next_action: "look at what changed, `gpuaas slice map NODE --diff`, and approve with the digest of the new map",
+    doc: "An approval names the digest of the map that it is of, and the node's last discovery gave another one",
+}
+SlotBlocked "slot_blocked" "A slot cannot be approved" {
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice map NODE` says who makes each blocker go away; a slot whose blockers may be overridden is named with --slot",
+    doc: "A slot or its host has a blocker that nobody can override, is in use, or has a blocker and was not named",
+}
+NoneInSite "none_in_site" "There are fewer free slots than were asked for" {
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice list` shows what is free, and who has the rest; approve more with `gpuaas slice approve NODE --digest DIGEST --reason WHY`",
+    doc: "All nodes that are ready for slices have fewer free slots together than the claim wants",
+}
+NoSingleNodeFits "no_single_node_fits" "No node has a free set of slots of this size" {
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "wait until a larger set is whole again, or claim fewer GPUs: 1, 2, 4 or 8, as the partitions of `gpuaas slice map NODE` allow",
+    doc: "There are enough free slots, and no partition of one node is free that has this many GPUs, on one NUMA node where that is required",
+}
+NotReady "not_ready" "Nodes that have free slots are not ready" {
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice list` names the nodes, and `gpuaas explain NODE` says what keeps one from being ready",
+    doc: "A node has a free set of slots for the claim; it is not active, has an open run, or its gate slice_ready is shut",
+}
+SlotsContended "slots_contended" "Others took the slots each time" {
+    status: 503, owner: None, next_action: "ask again with the same Idempotency-Key",
+    doc: "Each set of slots that was planned for the claim went to another claim first; there may be more",
+}
+ClaimNotFound "claim_not_found" "There is no such claim" {
+    status: 404, owner: None, next_action: "`gpuaas slice show` lists the claims that are not over",
+    doc: "No claim has this identifier",
+}
+ClaimInUse "claim_in_use" "The claim is past its reservation" {
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice show CLAIM` says how it stands; a claim whose launch began comes back only by a release that proves that nothing of the tenant is left, which this version cannot do",
+    doc: "A claim that is only reserved is released at once; this one was taken by a launch",
+}
+ClaimFenced "claim_fenced" "The claim has another holder by now" {
+    status: 409, owner: None, next_action: "look at it, `gpuaas slice show CLAIM`, before asking again",
+    doc: "The request names a fencing token that is older than that of the claim: something else took the claim meanwhile",
+}
+NodeHasClaims "node_has_claims" "Claims of the node are not over" {
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice show` says who has them; one that is only reserved ends by `gpuaas slice release CLAIM --reason WHY`, or by itself when it expires",
+    doc: "Slots of the node are claimed, and what was asked would take the host from under them",
+}
+$($rows)* } };
+}
