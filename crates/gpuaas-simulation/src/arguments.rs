@@ -103,6 +103,43 @@ pub struct BenchPlacementArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench claims`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchClaimsArgs {
+    /// Nodes, each with a board of eight GPUs.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub nodes: usize,
+    /// Clients that claim and release at once.
+    #[arg(long, value_name = "C", default_value_t = 8)]
+    pub clients: usize,
+    /// Seconds to measure.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = positive)]
+    pub seconds: f64,
+    /// Stores that are open on the database at once, each with its share of the clients.
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = at_least_one)]
+    pub replicas: usize,
+    /// Claim on this PostgreSQL server, `postgres://...`, in a database that is made for it and
+    /// dropped afterwards; the user needs the right to create databases. None: in an SQLite file.
+    #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
+    pub database: Option<String>,
+    /// Kill a replica in the middle of its work every so many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    pub kill_every: Option<f64>,
+    /// Seed of the sizes of claims.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(format!("{text:?} is not a number from 1 on")),
+    }
+}
+
 /// `A..B`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seeds {

@@ -10,6 +10,7 @@ pub mod arguments;
 mod artifact_urls;
 pub mod breakpoint;
 pub mod chaos;
+pub mod claims_benchmark;
 mod control_plane_parts;
 mod control_planes;
 mod deployed_system;

@@ -38,7 +38,7 @@ pub(crate) struct PlannedSlots {
 /// What a claim wants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlotDemand {
-    /// GPUs.
+    /// Number of GPUs.
     pub(crate) gpus: u32,
     /// How near to each other.
     pub(crate) numa: NumaPreference,

@@ -135,7 +135,7 @@ pub struct ClaimedSlot {
 /// Slots of one node that somebody has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimView {
-    /// Identifier.
+    /// Identifier of the claim.
     pub id: ClaimId,
     /// Who has it.
     pub owner: String,
@@ -145,7 +145,7 @@ pub struct ClaimView {
     pub node: String,
     /// Name of the node's site.
     pub site: String,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
     /// What was asked of their places.
     pub numa: NumaPreference,

@@ -8,7 +8,8 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_lab::bench::{agent, attack, clients, gate, handover, onboard, topology};
 use gpuaas_simulation::{
-    chaos, outage_benchmark, people, placement_benchmark, recovery, region_benchmark,
+    chaos, claims_benchmark, outage_benchmark, people, placement_benchmark, recovery,
+    region_benchmark,
 };
 
 use self::command_line::ApiOperators;
@@ -32,6 +33,7 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Handover(args) => handover::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Topology(args) => topology::run(args, terminal),
         BenchCommand::Placement(args) => placement_benchmark::run(&args, terminal),
+        BenchCommand::Claims(args) => claims_benchmark::run(args, terminal).await,
         BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Attack(args) => attack::run(args, terminal).await,
         BenchCommand::AttackLoad => attack::run_attacker(terminal).await,

@@ -6,8 +6,8 @@ use gpuaas_lab::arguments::{
     BenchOnboardArgs, BenchTopologyArgs,
 };
 use gpuaas_simulation::arguments::{
-    BenchChaosArgs, BenchMendArgs, BenchOutageArgs, BenchPeopleArgs, BenchPlacementArgs,
-    BenchRegionArgs,
+    BenchChaosArgs, BenchClaimsArgs, BenchMendArgs, BenchOutageArgs, BenchPeopleArgs,
+    BenchPlacementArgs, BenchRegionArgs,
 };
 
 /// `gpuaas bench`.
@@ -37,6 +37,8 @@ pub enum BenchCommand {
     Topology(BenchTopologyArgs),
     /// Have slots of simulated nodes claimed by four policies, and see what each of them refuses.
     Placement(BenchPlacementArgs),
+    /// Claim and release slots as fast as it goes, and see whether any was claimed twice.
+    Claims(BenchClaimsArgs),
     /// Start the node agent, and measure what it costs a host that has nothing to do.
     Agent(BenchAgentArgs),
     /// Attack a control plane from one address of loopback, and see whether others are answered.
