@@ -27,7 +27,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     mistake("gpuaas node list --server ftp://x", "server_url_invalid", "http://127.0.0.1:8080"),
     mistake("gpuaas node list --server localhost:1", "server_unreachable", "gpuaas serve"),
     mistake("gpuaas node list --server http://127.0.0.1:5240", "unexpected_answer", "--server"),
-    mistake("gpuaas node list --token wrong", "token_unknown", "gpuaas serve --new-admin-token"),
+    mistake("gpuaas node list --token wrong", "token_unknown", "gpuaas token reset"),
     mistake("gpuaas node list --token-file /no/such", "token_unreadable", "gpuaas serve"),
     mistake("cd / && gpuaas node list", "token_missing", "GPUAAS_TOKEN_FILE"),
     mistake(
