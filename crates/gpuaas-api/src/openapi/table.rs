@@ -122,7 +122,8 @@ pub(crate) fn rows() -> Vec<Row> {
 
 fn of_control_plane() -> Vec<Row> {
     vec![
-        row!(GET "/metrics" metrics::show "Figures for Prometheus").media_type("application/openmetrics-text"),
+        row!(GET "/metrics" metrics::show "Figures for Prometheus")
+            .media_type("application/openmetrics-text"),
         row!(GET "/api/v1/access" access::show "What the credential may do"),
         row!(GET "/api/v1/audit" audit::list "The audit log, newest first"),
         row!(GET "/api/v1/tokens" tokens::list "The tokens of programs"),
