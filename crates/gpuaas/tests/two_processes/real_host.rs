@@ -179,7 +179,8 @@ fn bundles_run_once_more_change_nothing(host: &Inside) {
     let bundles = report["requires"].as_array().unwrap().iter().chain([&report]);
     let phases: Vec<&Value> =
         bundles.flat_map(|bundle| bundle["phases"].as_array().unwrap()).collect();
-    assert!(phases.len() > 12, "{report}");
+    // The required bundle may say in one line that all of it is there.
+    assert!(report["phases"].as_array().unwrap().len() >= 9 && phases.len() > 9, "{report}");
     assert!(phases.iter().all(|phase| phase["changed"] == 0), "{report}");
 }
 
