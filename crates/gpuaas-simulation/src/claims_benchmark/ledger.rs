@@ -167,7 +167,8 @@ mod tests {
         // One that was released, or whose time is over, is nobody's.
         ledger.releasing(&claim(3, &[1, 2]));
         ledger.claimed(NOW.plus_seconds(2.0), &claim(4, &[1]), 0, 1.0);
-        ledger.claimed(NOW.plus_seconds(31.0), &claim(5, &[0]), 0, 1.0);
+        let fifth = SlotClaim { expires_at: Some(NOW.plus_seconds(60.0)), ..claim(5, &[0]) };
+        ledger.claimed(NOW.plus_seconds(31.0), &fifth, 0, 1.0);
         assert_eq!(ledger.take().double_claims, 0);
         ledger.releasing(&first);
         ledger.claimed(NOW.plus_seconds(32.0), &claim(6, &[0]), 0, 1.0);

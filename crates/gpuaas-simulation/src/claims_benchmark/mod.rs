@@ -373,7 +373,15 @@ impl Client {
             if is_full && let Some(claim) = held.pop_front() {
                 pairs += u64::from(self.release(&claim).await);
             }
-            held.extend(self.claim().await);
+            match self.claim().await {
+                Some(claim) => held.push_back(claim),
+                // Where all slots are somebody's, whoever waits for more gives the oldest back.
+                None => {
+                    if let Some(claim) = held.pop_front() {
+                        pairs += u64::from(self.release(&claim).await);
+                    }
+                }
+            }
         }
         for claim in held {
             pairs += u64::from(self.release(&claim).await);
