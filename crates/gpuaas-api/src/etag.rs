@@ -10,6 +10,7 @@ use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use gpuaas_types::Problem;
+use gpuaas_types::api::Resource;
 use gpuaas_types::codes::ProblemCode;
 use serde::Serialize;
 
@@ -20,10 +21,14 @@ const MAX_TRIES: u32 = 5;
 
 /// A resource and its revision, which is its `ETag`.
 pub(crate) struct Tagged<T> {
-    /// Counts the changes of the resource.
-    pub(crate) revision: i64,
-    /// The resource.
-    pub(crate) body: T,
+    revision: i64,
+    body: T,
+}
+
+impl<I, S, T> From<Resource<I, S, T>> for Tagged<Resource<I, S, T>> {
+    fn from(body: Resource<I, S, T>) -> Self {
+        Self { revision: body.revision, body }
+    }
 }
 
 impl<T: Serialize> IntoResponse for Tagged<T> {

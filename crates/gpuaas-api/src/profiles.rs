@@ -50,11 +50,7 @@ pub(crate) async fn show(
     State(ctx): State<Ctx>,
     Key(name): Key,
 ) -> ApiResult<Tagged<ProfileResource>> {
-    Ok(tagged(ctx.store.profile_by_name(&name).await?))
-}
-
-fn tagged(profile: ProfileResource) -> Tagged<ProfileResource> {
-    Tagged { revision: profile.revision, body: profile }
+    Ok(ctx.store.profile_by_name(&name).await?.into())
 }
 
 /// `GET /api/v1/admin/maas-sites/SITE/profiles/PROFILE`: a profile that nodes of the site may be
@@ -63,7 +59,7 @@ pub(crate) async fn show_at_site(
     State(ctx): State<Ctx>,
     Keys((site, profile)): Keys<(String, String)>,
 ) -> ApiResult<Tagged<ProfileResource>> {
-    Ok(tagged(find_at_site(&ctx, &site, &profile).await?))
+    Ok(find_at_site(&ctx, &site, &profile).await?.into())
 }
 
 /// `PATCH /api/v1/admin/maas-sites/SITE/profiles/PROFILE`: as [`change`], of a profile that nodes of
@@ -77,7 +73,7 @@ pub(crate) async fn change_at_site(
 ) -> ApiResult<Tagged<ProfileResource>> {
     let name = find_at_site(&ctx, &site, &profile).await?.status.name;
     let changed = if_match.change(|| edit(&ctx, &caller, &name, &if_match, patch.clone())).await?;
-    Ok(tagged(changed))
+    Ok(changed.into())
 }
 
 async fn find_at_site(ctx: &Ctx, site: &str, profile: &str) -> ApiResult<ProfileResource> {
@@ -103,7 +99,7 @@ pub(crate) async fn change(
     Body(patch): Body<Map<String, Value>>,
 ) -> ApiResult<Tagged<ProfileResource>> {
     let changed = if_match.change(|| edit(&ctx, &caller, &name, &if_match, patch.clone())).await?;
-    Ok(tagged(changed))
+    Ok(changed.into())
 }
 
 async fn edit(

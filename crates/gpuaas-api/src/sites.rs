@@ -59,11 +59,7 @@ pub(crate) async fn show(
     State(ctx): State<Ctx>,
     Key(name): Key,
 ) -> ApiResult<Tagged<SiteResource>> {
-    Ok(tagged(control::shown(ctx.store.site_by_name(&name).await?, ctx.now())))
-}
-
-fn tagged(site: SiteResource) -> Tagged<SiteResource> {
-    Tagged { revision: site.revision, body: site }
+    Ok(control::shown(ctx.store.site_by_name(&name).await?, ctx.now()).into())
 }
 
 /// `PATCH /api/v1/sites/NAME`: the given fields of the specification, `null` for the default, and
@@ -76,7 +72,7 @@ pub(crate) async fn change(
     Body(patch): Body<Map<String, Value>>,
 ) -> ApiResult<Tagged<SiteResource>> {
     let changed = if_match.change(|| edit(&ctx, &caller, &name, &if_match, patch.clone())).await?;
-    Ok(tagged(changed))
+    Ok(changed.into())
 }
 
 async fn edit(
