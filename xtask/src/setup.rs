@@ -31,7 +31,7 @@ const fn plain(name: &'static str, package: &'static str, present: fn() -> bool)
     Tool { name, package, present, services: &[], guards: &[] }
 }
 
-const TOOLS: [Tool; 16] = [
+const TOOLS: [Tool; 18] = [
     Tool {
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
@@ -57,6 +57,8 @@ const TOOLS: [Tool; 16] = [
     plain("swtpm", "swtpm", || proc::find("swtpm").is_some()),
     plain("tpm2_quote", "tpm2-tools", || proc::find("tpm2_quote").is_some()),
     plain("setpci", "pciutils", || proc::find("setpci").is_some()),
+    plain("virt-xml-validate", "libvirt-clients", || proc::find("virt-xml-validate").is_some()),
+    plain("xmllint", "libxml2-utils", || proc::find("xmllint").is_some()),
     Tool {
         services: &["nginx.service"],
         ..plain("nginx", "nginx-light", || proc::find("nginx").is_some())

@@ -12,6 +12,7 @@ pub mod buckets;
 pub mod connectivity;
 pub mod control_mark;
 pub mod decide;
+pub mod domain;
 pub mod drift;
 pub mod effect;
 pub mod elapsed;

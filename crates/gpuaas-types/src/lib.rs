@@ -24,6 +24,7 @@ pub mod park;
 pub mod plan;
 pub mod problem;
 pub mod scripts;
+pub mod slice;
 pub mod slot;
 pub mod source;
 pub mod spec;
