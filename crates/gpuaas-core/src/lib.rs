@@ -33,6 +33,7 @@ pub mod preset;
 pub mod recheck;
 pub mod record;
 pub mod run_state;
+pub mod slice_run;
 pub mod slots;
 pub mod snapshot;
 pub mod step_duration;

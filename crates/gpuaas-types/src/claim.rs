@@ -36,6 +36,12 @@ ClaimState {
     Reserved = "reserved",
     /// A launch has taken it.
     Preparing = "preparing",
+    /// Its guest runs.
+    InUse = "in_use",
+    /// Its slots are being taken back.
+    Releasing = "releasing",
+    /// Something of its release is unproven.
+    CleanupBlocked = "cleanup_blocked",
     /// It was given back.
     Released = "released",
     /// Nothing took it in time.
@@ -49,7 +55,7 @@ impl ClaimState {
     /// Whether the claim has its slots.
     #[must_use]
     pub const fn is_live(self) -> bool {
-        matches!(self, Self::Reserved | Self::Preparing)
+        !matches!(self, Self::Released | Self::Expired | Self::Lost)
     }
 }
 

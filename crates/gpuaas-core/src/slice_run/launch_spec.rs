@@ -1,0 +1,106 @@
+//! What a launch is carried out with: made once, and kept, so that each part sees the same.
+
+use gpuaas_types::ClaimId;
+use gpuaas_types::claim::ClaimedSlot;
+use gpuaas_types::slice::{SliceAction, SliceDevices, SliceDrive, SliceSeed, SliceTask};
+use gpuaas_types::topology::HostTopology;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{DomainFault, DomainPlan, DomainPolicy, DomainRequest};
+
+/// What a launch is carried out with, and later the release.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceLaunchSpec {
+    /// Name of the guest's image.
+    pub image: String,
+    /// The guest's seed.
+    pub seed: SliceSeed,
+    /// The domain.
+    pub domain_xml: String,
+    /// Devices by slot.
+    pub devices: Vec<SliceDevices>,
+    /// MAC address of the guest in the slice network.
+    pub mac: String,
+}
+
+/// Why a claim cannot be launched.
+pub type SliceLaunchFault = DomainFault;
+
+/// What the launch of these slots is carried out with.
+///
+/// # Errors
+/// The claim does not fit the host as it was last read, or the policy.
+pub fn launch_spec(
+    claim_id: ClaimId,
+    slots: &[ClaimedSlot],
+    topology: &HostTopology,
+    policy: &DomainPolicy,
+    (image, user_data): (&str, &str),
+) -> Result<SliceLaunchSpec, SliceLaunchFault> {
+    let plan = DomainPlan::new(&DomainRequest { claim_id, slots, topology }, policy)?;
+    Ok(SliceLaunchSpec {
+        image: image.to_owned(),
+        seed: seed(claim_id, &plan.mac, user_data),
+        domain_xml: plan.xml(policy),
+        devices: slots.iter().map(|slot| devices(slot, topology)).collect(),
+        mac: plan.mac,
+    })
+}
+
+impl SliceLaunchSpec {
+    /// The task for an action, with no more than the action needs.
+    #[must_use]
+    pub fn task(&self, claim_id: ClaimId, fence: u64, action: SliceAction) -> SliceTask {
+        let writes = matches!(action, SliceAction::Verify | SliceAction::Prepare);
+        let domain_xml = match action {
+            SliceAction::Define => self.domain_xml.clone(),
+            _ => String::new(),
+        };
+        SliceTask {
+            claim_id,
+            fence,
+            action,
+            devices: self.devices.clone(),
+            domain_xml,
+            image: if writes { self.image.clone() } else { String::new() },
+            seed: (action == SliceAction::Prepare).then(|| self.seed.clone()),
+            mac: self.mac.clone(),
+        }
+    }
+}
+
+fn devices(slot: &ClaimedSlot, topology: &HostTopology) -> SliceDevices {
+    let named = |name: &String| {
+        let drive = topology
+            .namespaces
+            .iter()
+            .find(|drive| drive.serial.as_ref().unwrap_or(&drive.path) == name);
+        SliceDrive {
+            serial: drive.and_then(|drive| drive.serial.clone()),
+            path: drive.map_or_else(|| name.clone(), |drive| drive.path.clone()),
+            erase_methods: drive.and_then(|drive| drive.erase_methods.clone()).unwrap_or_default(),
+        }
+    };
+    SliceDevices {
+        slot: slot.index,
+        gpu: slot.gpu.clone(),
+        fabric_vf: slot.fabric_vf.clone(),
+        drive: slot.nvme.as_ref().map(named),
+    }
+}
+
+/// A seed for the data source NoCloud: the guest is named after its claim, and has its address from the
+/// host.
+fn seed(claim_id: ClaimId, mac: &str, user_data: &str) -> SliceSeed {
+    let user_data = match user_data.trim() {
+        "" => "#cloud-config\n{}\n".to_owned(),
+        _ => user_data.to_owned(),
+    };
+    SliceSeed {
+        meta_data: format!("instance-id: {claim_id}\nlocal-hostname: slice-{claim_id}\n"),
+        user_data,
+        network_config: format!(
+            "version: 2\nethernets:\n  slice:\n    match: {{macaddress: \"{mac}\"}}\n    dhcp4: true\n"
+        ),
+    }
+}
