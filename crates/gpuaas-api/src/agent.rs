@@ -191,6 +191,9 @@ pub(crate) async fn task_result(
     if let Some(report) = result.topology.take() {
         slice_report::record(&ctx, agent.node_id, task_id, *report, &mut result).await?;
     }
+    if let Some(report) = result.slice.take() {
+        result.slice = slice_report::bounded_slice_report(*report).map(Box::new);
+    }
     if FOREIGN_TASK_CODES.contains(&result.code.as_str()) {
         let message = check::plain_text(&result.message, MESSAGE_CHARS);
         rejections::record_foreign_task(&ctx, agent.node_id, task_id, &result.code, &message).await;

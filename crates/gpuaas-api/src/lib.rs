@@ -66,6 +66,7 @@ mod runs;
 mod secrets;
 mod sites;
 mod slice_claims;
+mod slice_launch;
 mod slice_report;
 mod slices;
 mod strict;

@@ -16,8 +16,8 @@ use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, audit, batches, bootstrap, bundles, certificates, control, drift, enrollment,
     explain, guard, idempotency, metrics, node_change, nodes, offboarding, onboard_plan, openapi,
-    profiles, rejections, removal, roce, runs, secrets, sites, slice_claims, slices, stuck,
-    task_keys, tasks, telemetry, tokens,
+    profiles, rejections, removal, roce, runs, secrets, sites, slice_claims, slice_launch, slices,
+    stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// Longer than the probe of a MAAS region.
@@ -149,6 +149,8 @@ fn slice_routes() -> Router<Ctx> {
             "/api/v1/admin/slice-claims/{claim}",
             get(slice_claims::show).delete(slice_claims::release),
         )
+        .route("/api/v1/admin/slice-claims/{claim}/launch", post(slice_launch::launch))
+        .route("/api/v1/admin/nodes/{node}/slots/{index}/recovery", post(slice_launch::recover))
 }
 
 /// Says what time it is here, so that who reads an answer can tell how long ago something was.

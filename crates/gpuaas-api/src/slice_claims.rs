@@ -116,10 +116,11 @@ pub(crate) async fn list(
 /// `GET /api/v1/admin/slice-claims/CLAIM`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<ClaimView>> {
     let id = find_claim(&ctx, &text).await?;
-    Ok(Json(view(ctx.store.slot_claim(id).await?)))
+    Ok(Json(view_with_run(&ctx, ctx.store.slot_claim(id).await?).await?))
 }
 
-/// `DELETE /api/v1/admin/slice-claims/CLAIM?actor=&reason=&fence=`: frees what is only reserved.
+/// `DELETE /api/v1/admin/slice-claims/CLAIM?actor=&reason=&fence=`: frees what is only reserved, and
+/// begins to take back what was launched.
 pub(crate) async fn release(
     State(ctx): State<Ctx>,
     caller: Caller,
@@ -130,7 +131,14 @@ pub(crate) async fn release(
     let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let fence = asked.fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
     let release = SlotClaimRelease { id, fence, actor, reason };
-    Ok(Json(view(ctx.store.release_slot_claim(ctx.now(), release).await?)))
+    let claim = match ctx.store.release_slot_claim(ctx.now(), release.clone()).await {
+        Err(error) if error.code() == ProblemCode::ClaimInUse.as_str() => {
+            ctx.store.begin_slice_release(ctx.now(), release).await?
+        }
+        released => released?,
+    };
+    ctx.wake_engine();
+    Ok(Json(view_with_run(&ctx, claim).await?))
 }
 
 /// The claim that an identifier, or the begin of one that no other has, names.
@@ -148,6 +156,16 @@ pub(crate) async fn find_claim(ctx: &Ctx, text: &str) -> ApiResult<ClaimId> {
     })?)
 }
 
+/// The claim with its launch or release.
+pub(crate) async fn view_with_run(ctx: &Ctx, claim: SlotClaim) -> ApiResult<ClaimView> {
+    let stored = ctx.store.slice_run(claim.id).await?;
+    let mut view = view(claim);
+    if let Some(stored) = stored {
+        (view.run, view.proofs) = (Some(stored.run), stored.proofs);
+    }
+    Ok(view)
+}
+
 fn view(claim: SlotClaim) -> ClaimView {
     ClaimView {
         id: claim.id,
@@ -163,5 +181,7 @@ fn view(claim: SlotClaim) -> ClaimView {
         expires_at: claim.expires_at,
         ended_at: claim.ended_at,
         reason: claim.reason,
+        run: None,
+        proofs: Vec::new(),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpuaas_core::slots::{SlotPolicy, slot_map};
 use gpuaas_store::NewSliceTopology;
 use gpuaas_types::agent::{Operation, TaskResult, TaskSpec};
+use gpuaas_types::slice::SliceReport;
 use gpuaas_types::topology::TopologyReport;
 use gpuaas_types::{NodeId, TaskId};
 use serde_json::Value;
@@ -18,6 +19,8 @@ use crate::problem::ApiResult;
 const MOST: (usize, usize, usize) = (4096, 256, 64);
 /// Most GPUs of a host: sets of slots are 32 bits.
 const MOST_GPUS: usize = 32;
+/// Most proofs that an agent hands in at once: a dozen for each of a host's slots.
+const MOST_PROOFS: usize = 512;
 /// Characters of a text of the report that are kept.
 const TEXT_CHARS: usize = 300;
 
@@ -57,6 +60,14 @@ pub(crate) async fn record(
 /// What site and profile of a node say of slots, the profile after the site, and what the site says
 /// of the host alone last.
 async fn policy(ctx: &Ctx, node_id: NodeId) -> ApiResult<SlotPolicy> {
+    Ok(SlotPolicy::from_inputs(&inputs(ctx, node_id).await?))
+}
+
+/// Inputs of the bundles of a node, those of the site first and those of the host alone last.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn inputs(ctx: &Ctx, node_id: NodeId) -> ApiResult<BTreeMap<String, String>> {
     let node = ctx.store.listed_node(node_id).await?.node;
     let profile = ctx.store.profile(node.profile_id).await?.spec;
     let site = ctx.store.site(node.site_id).await?.spec;
@@ -65,7 +76,15 @@ async fn policy(ctx: &Ctx, node_id: NodeId) -> ApiResult<SlotPolicy> {
     inputs.extend(profile.site_bootstrap_inputs);
     let mut of_hosts = site.host_inputs;
     inputs.extend(of_hosts.remove(&node.hostname).unwrap_or_default().into_values().flatten());
-    Ok(SlotPolicy::from_inputs(&inputs))
+    Ok(inputs)
+}
+
+/// What an agent saw of a slice, with plain texts of bounded length; none: it is no report of one.
+pub(crate) fn bounded_slice_report(mut report: SliceReport) -> Option<SliceReport> {
+    report.proofs.truncate(MOST_PROOFS);
+    let mut value = serde_json::to_value(&report).ok()?;
+    plain(&mut value);
+    serde_json::from_value(value).ok()
 }
 
 /// The report with plain texts of bounded length.

@@ -127,7 +127,7 @@ async fn topology(ctx: &Ctx, node_id: NodeId, text: &str) -> ApiResult<SliceTopo
     })?)
 }
 
-fn view(stored: StoredSlot) -> SlotView {
+pub(crate) fn view(stored: StoredSlot) -> SlotView {
     let StoredSlot { hostname, site, state, digest, slot, since, reason, .. } = stored;
     SlotView {
         node: hostname,

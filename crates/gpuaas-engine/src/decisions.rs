@@ -245,6 +245,7 @@ fn issue_task(shared: &Shared, session: &mut RunSession, spec: TaskSpec, now: Ti
         TaskSpec::SoftReset {} => (TimelineCode::SoftResetIssued, "soft reset"),
         TaskSpec::StorageCleanup {} => (TimelineCode::StorageCleanupIssued, "storage cleanup"),
         TaskSpec::Reboot { .. } => (TimelineCode::RebootIssued, "reboot"),
+        TaskSpec::Slice { slice } => (TimelineCode::OperationIssued, slice.action.as_str()),
         TaskSpec::Operate { operation, .. } => (TimelineCode::OperationIssued, operation.kind()),
     };
     session.add_task(NewTask {

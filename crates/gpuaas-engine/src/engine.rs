@@ -13,7 +13,7 @@ use crate::failpoint::Failpoints;
 use crate::shared::{EngineParts, Shared};
 use crate::site::{Connect, SiteUsage};
 use crate::supervisor::Supervisor;
-use crate::{agent_watch, batches, sweep, watcher, worker};
+use crate::{agent_watch, batches, slice_runs, sweep, watcher, worker};
 
 /// A claimed run: in the hands of this process until its lease ends.
 pub struct ClaimedRun(LeasedRun);
@@ -50,6 +50,7 @@ impl Engine {
             supervisor.spawn(worker::LOOP, worker::run_loop(Arc::clone(shared))),
             supervisor.spawn(watcher::LOOP, watcher::run_loop(Arc::clone(shared))),
             supervisor.spawn(batches::LOOP, batches::run_loop(Arc::clone(shared))),
+            supervisor.spawn(slice_runs::LOOP, slice_runs::run_loop(Arc::clone(shared))),
         ];
         if shared.config.sweep_seconds > 0.0 {
             loops.push(supervisor.spawn(sweep::LOOP, sweep::run_loop(Arc::clone(shared))));

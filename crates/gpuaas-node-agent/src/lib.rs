@@ -28,6 +28,7 @@ mod reboot;
 mod reboot_reasons;
 mod redact;
 pub mod simulated_host;
+pub mod slice;
 mod task_journal;
 pub mod tasks;
 pub mod tpm;

@@ -11,6 +11,7 @@ use crate::host::Host;
 use crate::operate::{self, CompletedTask, OperationContext};
 use crate::reboot;
 use crate::redact::redact_values;
+use crate::slice;
 
 /// Carries out `spec` on `host`. Never an error: what failed is in the result.
 pub async fn execute(host: &Host, env: &AgentEnv, spec: &TaskSpec) -> TaskResult {
@@ -30,8 +31,10 @@ pub(crate) async fn run(host: &Host, env: &AgentEnv, spec: &TaskSpec) -> Complet
 fn redact_result(result: &mut TaskResult, secrets: &[String]) {
     let changes = result.changes.iter_mut();
     let changes = changes.flat_map(|one| [&mut one.what, &mut one.before, &mut one.after]);
+    let proofs = result.slice.iter_mut().flat_map(|report| &mut report.proofs);
+    let proofs = proofs.map(|proof| &mut proof.detail);
     let findings = result.findings.iter_mut().flat_map(|one| [&mut one.name, &mut one.seen]);
-    for text in changes.chain(findings).chain([&mut result.message]) {
+    for text in changes.chain(findings).chain(proofs).chain([&mut result.message]) {
         *text = redact_values(text, secrets);
     }
 }
@@ -57,6 +60,10 @@ async fn dispatch(host: &Host, env: &AgentEnv, spec: &TaskSpec) -> CompletedTask
         TaskSpec::StorageCleanup {} => findings = cleanup::storage_cleanup(host).await,
         TaskSpec::Reboot { .. } => {
             let result = reboot::run(host, env).await;
+            return CompletedTask { result, restart: false };
+        }
+        TaskSpec::Slice { slice } => {
+            let result = slice::run(host, slice).await;
             return CompletedTask { result, restart: false };
         }
         TaskSpec::Operate { dry_run, operation } => {

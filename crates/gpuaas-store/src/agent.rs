@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::report::{append_report, append_reports, reports_of};
 use crate::tables::task::open_tasks;
-use crate::tables::{run, timeline};
+use crate::tables::{run, slice_run, timeline};
 
 /// A sign of life.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,6 +148,8 @@ async fn note_task_result(
     if let Some(run_id) = run_id {
         let kind = ReportKind::TaskFinished { task_id, result: result.clone() };
         append_reports(conn, now, run_id, &kind).await?;
+    } else {
+        slice_run::wake_by_task(conn, now, task_id).await?;
     }
     timeline::append(conn, history.iter().map(|event| (node_id, event))).await
 }

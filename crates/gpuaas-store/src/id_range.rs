@@ -34,7 +34,7 @@ impl IdKind {
             Self::Task => {
                 "SELECT node_task.id, node.hostname FROM node_task \
                  JOIN node ON node.id = node_task.node_id WHERE node_task.actor IS NOT NULL \
-                 AND node_task.id >= $1 AND node_task.id <= $2 ORDER BY node_task.id LIMIT $3"
+                 AND node_task.claim_id IS NULL AND node_task.id >= $1 AND node_task.id <= $2 ORDER BY node_task.id LIMIT $3"
             }
             Self::Claim => {
                 "SELECT slice_claim.id, node.hostname FROM slice_claim \

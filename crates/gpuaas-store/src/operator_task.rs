@@ -64,7 +64,7 @@ macro_rules! select {
              node.hostname, node_task.actor, COALESCE(node_task.reason, ''), \
              node_task.created_at, node_task.delivered_at, node_task.finished_at, \
              node_task.result FROM node_task JOIN node ON node.id = node_task.node_id \
-             WHERE node_task.actor IS NOT NULL AND ",
+             WHERE node_task.actor IS NOT NULL AND node_task.claim_id IS NULL AND ",
             $rest
         )
     };

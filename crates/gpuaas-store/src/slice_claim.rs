@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use gpuaas_core::placement::{PlacementRefusal, SlotSet};
+use gpuaas_core::placement::PlacementRefusal;
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::claim::{ClaimState, ClaimedSlot, NumaPreference};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
@@ -28,7 +28,9 @@ use crate::error::StoreError;
 use crate::slice_placement::{PlanGuard, PlannedSlots, SlotDemand};
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
-use crate::tables::slice_claim::{SlotClaim, claim_columns, devices, read_claim};
+use crate::tables::slice_claim::{
+    SlotClaim, SlotClaimRelease, claim_columns, devices, read_claim, slot_set,
+};
 use crate::tables::timeline;
 
 /// Plans that a claim makes at most.
@@ -73,19 +75,6 @@ pub enum ClaimOutcome {
     },
     /// There are no slots for it.
     Refused(PlacementRefusal),
-}
-
-/// The end of a claim that is only reserved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SlotClaimRelease {
-    /// Identifier of the claim.
-    pub id: ClaimId,
-    /// The claim's fencing token; none: whoever holds it.
-    pub fence: Option<i64>,
-    /// Actor who asks.
-    pub actor: String,
-    /// Reason that the actor names.
-    pub reason: String,
 }
 
 macro_rules! take_slots {
@@ -260,10 +249,6 @@ fn listed(slots: &[ClaimedSlot]) -> String {
     indices.join(", ")
 }
 
-fn slot_set(slots: &[ClaimedSlot]) -> SlotSet {
-    slots.iter().fold(0, |set, slot| set | 1u32.checked_shl(slot.index).unwrap_or(0))
-}
-
 fn line(at: Timestamp, source: Source, code: TimelineCode, text: String) -> TimelineEvent {
     TimelineEvent { at, run_id: None, step: None, source, code: code.into(), text }
 }
@@ -392,7 +377,8 @@ impl Store {
     }
 
     /// Ends a claim that is only reserved: its slots are free again, or stale where a discovery saw
-    /// that their host changed meanwhile. One that ended already stays as it is.
+    /// that their host changed meanwhile. One that ended already stays as it is, and what was launched
+    /// is for [`Store::begin_slice_release`].
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; `claim_in_use`, `claim_fenced`; [`StoreError::Unavailable`] or
@@ -459,52 +445,5 @@ impl Store {
             count += usize::from(ended.is_some());
         }
         Ok(count)
-    }
-
-    /// Takes a reserved claim for its launch: it does not expire any more, and its fencing token is
-    /// another one, so whoever has the old one can neither launch nor release it.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`]; `claim_in_use` where it is not reserved, `claim_fenced`;
-    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn prepare_slot_claim(
-        &self,
-        now: Timestamp,
-        id: ClaimId,
-        fence: i64,
-    ) -> Result<SlotClaim, StoreError> {
-        let taken = self
-            .write(move |conn| {
-                Box::pin(async move {
-                    let taken = conn
-                        .execute(
-                            "UPDATE slice_claim SET state = 'preparing', expires_at = NULL, \
-                             fence = fence + 1 WHERE id = $1 AND fence = $2 \
-                             AND state = 'reserved' AND expires_at > $3",
-                            args![id.0, fence, now],
-                        )
-                        .await?;
-                    conn.execute(
-                        "UPDATE slice_slot SET state = 'preparing', since = $3, fence = $2 + 1 \
-                         WHERE claim_id = $1 AND state = 'reserved' AND node_id = \
-                         (SELECT node_id FROM slice_claim WHERE id = $1 AND fence = $2 + 1 \
-                         AND state = 'preparing')",
-                        args![id.0, fence, now],
-                    )
-                    .await?;
-                    Ok(taken == 1)
-                })
-            })
-            .await?;
-        let claim = self.slot_claim(id).await?;
-        if taken {
-            return Ok(claim);
-        }
-        if claim.fence != fence {
-            let detail = format!("claim {id} has the fencing token {}", claim.fence);
-            return Err(StoreError::conflict(ProblemCode::ClaimFenced, detail));
-        }
-        let detail = format!("claim {id} is {}", claim.state);
-        Err(StoreError::conflict(ProblemCode::ClaimInUse, detail))
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod site;
 pub(crate) mod slice_claim;
+pub(crate) mod slice_run;
 pub(crate) mod slice_topology;
 pub(crate) mod task;
 pub(crate) mod task_key;

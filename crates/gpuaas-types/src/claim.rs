@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ClaimId;
+use crate::slice::{RecordedProof, SliceRun};
 use crate::string_enum::string_enum;
 use crate::time::Timestamp;
 
@@ -168,4 +169,10 @@ pub struct ClaimView {
     pub ended_at: Option<Timestamp>,
     /// Why it ended; empty: it is live.
     pub reason: String,
+    /// Its launch or its release; none: it was not launched, or this is a list of claims.
+    #[serde(default)]
+    pub run: Option<SliceRun>,
+    /// What was proven of its release, oldest first; empty in a list of claims.
+    #[serde(default)]
+    pub proofs: Vec<RecordedProof>,
 }

@@ -59,8 +59,8 @@ pub use serve::ServeArgs;
 pub use shared::{ActorArgs, ListArgs, PlannedArgs, PlannedChangeArgs, ShowArgs};
 pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs};
 pub use slice::{
-    SliceApproveArgs, SliceClaimArgs, SliceCommand, SliceDiscoverArgs, SliceListArgs, SliceMapArgs,
-    SliceReleaseArgs, SliceShowArgs,
+    SliceApproveArgs, SliceClaimArgs, SliceCommand, SliceDiscoverArgs, SliceLaunchArgs,
+    SliceListArgs, SliceMapArgs, SliceRecoverArgs, SliceReleaseArgs, SliceShowArgs,
 };
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;

@@ -8,6 +8,9 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::List;
 use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimView};
+use gpuaas_types::slice::{
+    RecordedProof, SliceLaunchRequest, SliceRun, SliceRunStatus, SlotRecoveryRequest,
+};
 use gpuaas_types::slot::{
     DiscoveryRequest, SliceMapView, SlotApprovalRequest, SlotBlocker, SlotInventory,
     SlotMapDifference,
@@ -16,8 +19,10 @@ use gpuaas_types::slot::{
 use gpuaas_types::Timestamp;
 
 use crate::args::{
-    SliceClaimArgs, SliceCommand, SliceDiscoverArgs, SliceReleaseArgs, SliceShowArgs,
+    SliceClaimArgs, SliceCommand, SliceDiscoverArgs, SliceLaunchArgs, SliceRecoverArgs,
+    SliceReleaseArgs, SliceShowArgs,
 };
+use crate::input_file::read_file;
 use crate::node_task;
 
 /// Runs the command.
@@ -52,6 +57,14 @@ pub(crate) async fn run(command: SliceCommand, terminal: &mut Terminal) -> Resul
         }
         SliceCommand::Claim(args) => claim(args, terminal).await,
         SliceCommand::Show(args) => show(args, terminal).await,
+        SliceCommand::Launch(args) => launch(args, terminal).await,
+        SliceCommand::Recover(args) => {
+            let SliceRecoverArgs { slot, reason, who, api } = args;
+            let body = SlotRecoveryRequest { actor: who.actor, reason };
+            let index = slot.index.to_string();
+            let slots = ApiClient::from_args(&api)?.recover_slot(&slot.node, &index, &body).await?;
+            output::print(terminal, api.format, &slots, draw_slots)
+        }
         SliceCommand::Release(args) => {
             let SliceReleaseArgs { claim, reason, fence, who, api } = args;
             let query = ClaimReleaseQuery { actor: who.actor, reason, fence };
@@ -74,6 +87,14 @@ async fn claim(args: SliceClaimArgs, terminal: &mut Terminal) -> Result<(), Fail
     let client = ApiClient::from_args(&args.api)?;
     let claim = client.claim_slots(&body, args.key.as_deref()).await?;
     output::print(terminal, args.api.format, &claim, draw_claim)
+}
+
+async fn launch(args: SliceLaunchArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let SliceLaunchArgs { claim, image, user_data, reason, fence, who, api } = args;
+    let user_data = user_data.as_deref().map(read_file).transpose()?.unwrap_or_default();
+    let body = SliceLaunchRequest { image, user_data, fence, actor: who.actor, reason };
+    let claim = ApiClient::from_args(&api)?.launch_slice(&claim, &body).await?;
+    output::print(terminal, api.format, &claim, draw_claim)
 }
 
 async fn show(args: SliceShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
@@ -212,7 +233,49 @@ fn draw_claim(claim: &ClaimView, style: Style) -> String {
     let drops = ["CPUS", "NVME", "FABRIC VF"];
     // Writing to a String cannot fail.
     write!(text, "\n{}", output::table_dropping(style, &header, &drops, rows)).ok();
+    if let Some(run) = &claim.run {
+        text = format!("{}\n{}", text.trim_end(), draw_run(run, style));
+    }
+    if !claim.proofs.is_empty() {
+        text = format!("{}\n{}", text.trim_end(), draw_proofs(&claim.proofs, style));
+    }
     text
+}
+
+/// The parts of a launch and of a release.
+fn draw_run(run: &SliceRun, style: Style) -> String {
+    let rows = run.parts.iter().map(|span| {
+        let took = span.ended_at.map(|end| format!("{:.1} s", end.seconds_since(span.began_at)));
+        vec![
+            span.kind.to_string(),
+            span.part.to_string(),
+            style.moment(span.began_at),
+            took.unwrap_or_else(|| run.status.to_string()),
+        ]
+    });
+    let mut text = output::table(style, &["", "PART", "BEGAN", "TOOK"], rows);
+    if run.status != SliceRunStatus::Succeeded && !run.reason.is_empty() {
+        // Writing to a String cannot fail.
+        write!(text, "\n{} {}: {}", run.kind, run.status, run.reason).ok();
+    }
+    text
+}
+
+fn draw_proofs(proofs: &[RecordedProof], style: Style) -> String {
+    let rows = proofs.iter().map(|RecordedProof { at, proof }| {
+        vec![
+            style.moment(*at),
+            proof.slot.to_string(),
+            proof.subject.to_string(),
+            proof.result.to_string(),
+            proof.device.clone(),
+            proof.method.clone(),
+            proof.reader.clone(),
+            proof.detail.clone(),
+        ]
+    });
+    let header = ["AT", "SLOT", "PROOF", "RESULT", "DEVICE", "METHOD", "READER", "DETAIL"];
+    output::table_dropping(style, &header, &["AT", "READER", "METHOD", "DEVICE"], rows)
 }
 
 fn draw_claims(claims: &List<ClaimView>, style: Style) -> String {

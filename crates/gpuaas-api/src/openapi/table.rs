@@ -13,7 +13,7 @@ use super::signature::{Described, Schemas, Signature};
 use crate::{
     access, audit, batches, bundles, certificates, control, drift, explain, metrics, node_change,
     nodes, offboarding, onboard_plan, profiles, removal, roce, runs, secrets, sites, slice_claims,
-    slices, stuck, task_keys, tasks, telemetry, tokens,
+    slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// A row: an operation as the document shows it.
@@ -214,7 +214,9 @@ fn of_nodes() -> Vec<Row> {
             .body::<ClaimRequest>()
             .answers(&[201]),
         row!(GET "/api/v1/admin/slice-claims/{claim}" slice_claims::show "A claim"),
-        row!(DELETE "/api/v1/admin/slice-claims/{claim}" slice_claims::release "End a claim that is reserved"),
+        row!(DELETE "/api/v1/admin/slice-claims/{claim}" slice_claims::release "End a claim, or take back what it launched"),
+        row!(POST "/api/v1/admin/slice-claims/{claim}/launch" slice_launch::launch "Start the guest of a claim").answers(&[202]),
+        row!(POST "/api/v1/admin/nodes/{node}/slots/{index}/recovery" slice_launch::recover "Answer for a slot"),
         row!(GET "/api/v1/drift" drift::list "Differences between nodes and what MAAS has"),
     ]
 }

@@ -26,6 +26,7 @@ mod revisions;
 mod rig;
 mod secrets;
 mod slice_claims;
+mod slice_launch;
 mod slices;
 mod tasks;
 mod telemetry;

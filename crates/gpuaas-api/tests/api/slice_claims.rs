@@ -12,18 +12,30 @@ use serde_json::{Value, json};
 use crate::rig::{Answer, Rig};
 use crate::slices::{NODE, approve, discover, whole_topology};
 
-const CLAIMS: &str = "/api/v1/admin/slice-claims";
+pub(crate) const CLAIMS: &str = "/api/v1/admin/slice-claims";
 
 /// A node whose two slots are approved, and that is in service where it is `ready`.
 async fn slice_host(ready: bool) -> (Rig, OnboardAccepted) {
-    let (rig, node, credential) = Rig::heard().await;
-    discover(&rig, &credential, whole_topology()).await;
-    let digest = rig.get(NODE).await.ok()["digest"].clone();
-    approve(&rig, &digest, json!([])).await.ok();
+    let (rig, node, _) = discovered_host().await;
     if ready {
         put_in_service(&rig, &node).await;
     }
     (rig, node)
+}
+
+/// A node in service whose two slots are approved, with the credential of its agent.
+pub(crate) async fn slice_host_with_agent() -> (Rig, OnboardAccepted, String) {
+    let (rig, node, credential) = discovered_host().await;
+    put_in_service(&rig, &node).await;
+    (rig, node, credential)
+}
+
+async fn discovered_host() -> (Rig, OnboardAccepted, String) {
+    let (rig, node, credential) = Rig::heard().await;
+    discover(&rig, &credential, whole_topology()).await;
+    let digest = rig.get(NODE).await.ok()["digest"].clone();
+    approve(&rig, &digest, json!([])).await.ok();
+    (rig, node, credential)
 }
 
 /// Ends the node's run well, and opens its gate.
@@ -41,7 +53,7 @@ async fn put_in_service(rig: &Rig, node: &OnboardAccepted) {
     said.await.unwrap();
 }
 
-fn claim(gpus: u32) -> Value {
+pub(crate) fn claim(gpus: u32) -> Value {
     json!({
         "gpus": gpus, "site": "lab", "owner": "tenant-a", "actor": "ada", "reason": "a lease",
     })
@@ -55,7 +67,7 @@ async fn keyed(rig: &Rig, key: &str, body: &Value) -> Answer {
     rig.send(request.unwrap()).await
 }
 
-async fn release(rig: &Rig, id: &str, query: &str) -> Answer {
+pub(crate) async fn release(rig: &Rig, id: &str, query: &str) -> Answer {
     let path = format!("{CLAIMS}/{id}?actor=ada&reason=not+wanted{query}");
     rig.call("DELETE", &path, Some(&rig.admin), None).await
 }

@@ -2,6 +2,7 @@
 
 use gpuaas_types::api::List;
 use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimView};
+use gpuaas_types::slice::{SliceLaunchRequest, SlotRecoveryRequest};
 use gpuaas_types::slot::{
     DiscoveryRequest, SliceMapView, SlotApprovalRequest, SlotInventory, SlotMapDifference,
 };
@@ -139,5 +140,32 @@ impl ApiClient {
             url.query_pairs_mut().append_pair("fence", &fence.to_string());
         }
         self.answer(self.http.delete(url)).await
+    }
+
+    /// `POST /api/v1/admin/slice-claims/CLAIM/launch`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn launch_slice(
+        &self,
+        claim: &str,
+        body: &SliceLaunchRequest,
+    ) -> Result<ClaimView, Failure> {
+        let path = ["admin", "slice-claims", claim, "launch"];
+        self.send(Method::POST, &path, Some(body)).await
+    }
+
+    /// `POST /api/v1/admin/nodes/NODE/slots/INDEX/recovery`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn recover_slot(
+        &self,
+        node: &str,
+        index: &str,
+        body: &SlotRecoveryRequest,
+    ) -> Result<SlotInventory, Failure> {
+        let path = ["admin", "nodes", node, "slots", index, "recovery"];
+        self.send(Method::POST, &path, Some(body)).await
     }
 }

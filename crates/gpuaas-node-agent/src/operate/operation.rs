@@ -97,6 +97,7 @@ impl From<Result<OperationOutcome, OperationError>> for CompletedTask {
             archive: outcome.archive,
             facts: serde_json::Value::Null,
             topology: outcome.topology,
+            slice: None,
         };
         Self { result, restart }
     }

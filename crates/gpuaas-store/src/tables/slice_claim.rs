@@ -1,7 +1,9 @@
 //! Rows of `slice_claim` and `slice_claim_device`.
 
+use gpuaas_core::placement::SlotSet;
 use gpuaas_types::claim::{ClaimDeviceKind, ClaimState, ClaimedSlot, NumaPreference};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::slot::SlotState;
 use gpuaas_types::{ClaimId, NodeId, Timestamp};
 
 use crate::database::{Cols, Conn, args};
@@ -35,6 +37,19 @@ pub struct SlotClaim {
     /// Moment at which it ended; none: it is live.
     pub ended_at: Option<Timestamp>,
     /// Why it ended; empty: it is live.
+    pub reason: String,
+}
+
+/// The end of a claim that an operator asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotClaimRelease {
+    /// Identifier of the claim.
+    pub id: ClaimId,
+    /// The claim's fencing token; none: whoever holds it.
+    pub fence: Option<i64>,
+    /// Actor who asks.
+    pub actor: String,
+    /// Reason that the actor names.
     pub reason: String,
 }
 
@@ -131,4 +146,56 @@ pub(crate) async fn lose(
     .await?;
     let sql = "DELETE FROM slice_claim_device WHERE node_id = $1";
     conn.execute(sql, args![node_id.0]).await.map(drop)
+}
+
+/// Sets how a live claim stands, and its slots with it.
+pub(crate) async fn set_states(
+    conn: &mut Conn,
+    now: Timestamp,
+    claim: &SlotClaim,
+    (claim_state, slot_state): (ClaimState, SlotState),
+    reason: &str,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE slice_claim SET state = $2, expires_at = NULL \
+               WHERE id = $1 AND ended_at IS NULL";
+    conn.execute(sql, args![claim.id.0, claim_state.as_str()]).await?;
+    let sql = "UPDATE slice_slot SET state = $3, since = $4, reason = $5 \
+               WHERE node_id = $1 AND claim_id = $2";
+    let values = args![claim.node_id.0, claim.id.0, slot_state.as_str(), now, reason];
+    conn.execute(sql, values).await.map(drop)
+}
+
+/// Ends a live claim. Its slots are as `slot_state` says; one that would be free is stale where its host
+/// is no longer what was approved.
+pub(crate) async fn end(
+    conn: &mut Conn,
+    now: Timestamp,
+    claim: &SlotClaim,
+    (claim_state, slot_state): (ClaimState, SlotState),
+    reason: &str,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE slice_claim SET state = $2, ended_at = $3, reason = $4 \
+               WHERE id = $1 AND ended_at IS NULL";
+    conn.execute(sql, args![claim.id.0, claim_state.as_str(), now, reason]).await?;
+    let free = "UPDATE slice_slot SET claim_id = NULL, since = $3, \
+                state = CASE WHEN flagged IS NULL THEN 'free' ELSE 'stale' END, \
+                reason = COALESCE(flagged, $4), flagged = NULL \
+                WHERE node_id = $1 AND claim_id = $2";
+    let faulted = "UPDATE slice_slot SET claim_id = NULL, since = $3, state = 'faulted', \
+                   reason = $4 WHERE node_id = $1 AND claim_id = $2";
+    let sql = if slot_state == SlotState::Free { free } else { faulted };
+    conn.execute(sql, args![claim.node_id.0, claim.id.0, now, reason]).await?;
+    let sql = "DELETE FROM slice_claim_device WHERE node_id = $1 AND claim_id = $2";
+    conn.execute(sql, args![claim.node_id.0, claim.id.0]).await.map(drop)
+}
+
+/// A claim, as a transaction sees it.
+pub(crate) async fn read_one(conn: &mut Conn, id: ClaimId) -> Result<SlotClaim, StoreError> {
+    let row = conn.first(select_claims!("WHERE slice_claim.id = $1"), args![id.0]).await?;
+    read_claim(row.ok_or_else(|| StoreError::not_found("claim", id))?.cols())
+}
+
+/// The slots as a set.
+pub(crate) fn slot_set(slots: &[ClaimedSlot]) -> SlotSet {
+    slots.iter().fold(0, |set, slot| set | 1u32.checked_shl(slot.index).unwrap_or(0))
 }

@@ -16,8 +16,9 @@ use gpuaas_types::topology::{HostTopology, TopologyFunction, TopologyReport};
 use gpuaas_types::{ClaimId, NodeId, NodeState, RunId, RunKind, RunStatus, SiteId, TaskId};
 
 use crate::fixture::{Fixture, NOON, at, code, heartbeat, id, new_run, on_each_database};
+use crate::slice_runs::launch;
 
-const REST: SlotAccounts = SlotAccounts {
+pub(crate) const REST: SlotAccounts = SlotAccounts {
     live_claims: 0,
     claimed_slots: 0,
     leaked_slots: 0,
@@ -92,7 +93,7 @@ async fn set_gate(store: &Store, node_id: NodeId, run_id: RunId, passed: bool) {
 }
 
 /// An active node whose eight slots are approved.
-async fn slice_node(fixture: &Fixture, hostname: &str) -> NodeId {
+pub(crate) async fn slice_node(fixture: &Fixture, hostname: &str) -> NodeId {
     let store = &fixture.store;
     let (node_id, run_id) = fixture.node(hostname).await;
     store.record_heartbeat(NOON, heartbeat(node_id, run_id)).await.unwrap();
@@ -118,7 +119,7 @@ async fn approve(fixture: &Fixture, node_id: NodeId, hostname: &str, drive: &str
     fixture.store.approve_slots(NOON, new).await.unwrap();
 }
 
-fn asked(gpus: u32) -> NewSlotClaim {
+pub(crate) fn asked(gpus: u32) -> NewSlotClaim {
     NewSlotClaim {
         id: ClaimId(id()),
         gpus,
@@ -132,7 +133,7 @@ fn asked(gpus: u32) -> NewSlotClaim {
     }
 }
 
-fn claimed(outcome: ClaimOutcome) -> SlotClaim {
+pub(crate) fn claimed(outcome: ClaimOutcome) -> SlotClaim {
     let ClaimOutcome::Claimed { claim, .. } = outcome else { unreachable!("{outcome:?}") };
     *claim
 }
@@ -142,7 +143,7 @@ fn refused(outcome: ClaimOutcome) -> ClaimRefusal {
     refusal.reason
 }
 
-fn release(claim: &SlotClaim) -> SlotClaimRelease {
+pub(crate) fn release(claim: &SlotClaim) -> SlotClaimRelease {
     SlotClaimRelease {
         id: claim.id,
         fence: None,
@@ -155,7 +156,7 @@ fn indices(claim: &SlotClaim) -> Vec<u32> {
     claim.slots.iter().map(|slot| slot.index).collect()
 }
 
-async fn states(store: &Store, node_id: NodeId) -> Vec<SlotState> {
+pub(crate) async fn states(store: &Store, node_id: NodeId) -> Vec<SlotState> {
     store.slots_of_node(node_id).await.unwrap().iter().map(|slot| slot.state).collect()
 }
 
@@ -255,7 +256,7 @@ fn a_claim_is_made_once_for_a_key_and_follows_its_fence() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let store = &fixture.store;
-        let node_id = slice_node(&fixture, "j22u11").await;
+        slice_node(&fixture, "j22u11").await;
         let keyed = |body: &str| {
             let key = "claim\nada\nk1".to_owned();
             let idempotency = Some(IdempotencyKey { key, request_hash: sha256(body) });
@@ -268,22 +269,19 @@ fn a_claim_is_made_once_for_a_key_and_follows_its_fence() {
         assert_eq!(code(other), "idempotency_key_reused");
         assert_eq!(store.slot_accounts().await.unwrap().live_claims, 1);
         let (id, fence) = (first.id, first.fence);
-        assert_eq!(code(store.prepare_slot_claim(at(3.0), id, fence + 1).await), "claim_fenced");
-        let prepared = store.prepare_slot_claim(at(3.0), id, fence).await.unwrap();
-        let stands = (prepared.state, prepared.fence, prepared.expires_at);
-        assert_eq!(stands, (ClaimState::Preparing, fence + 1, None));
-        assert_eq!(states(store, node_id).await[0], SlotState::Preparing);
-        let again = store.prepare_slot_claim(at(4.0), id, fence + 1).await;
-        assert_eq!(code(again), "claim_in_use");
-        let fenced = SlotClaimRelease { fence: Some(fence), ..release(&first) };
+        let fenced = SlotClaimRelease { fence: Some(fence + 1), ..release(&first) };
         assert_eq!(code(store.release_slot_claim(at(5.0), fenced).await), "claim_fenced");
-        let released = store.release_slot_claim(at(5.0), release(&first)).await;
-        assert_eq!(code(released), "claim_in_use");
+        assert_eq!(
+            code(store.launch_slot_claim(at(5.0), launch(id, fence + 1)).await),
+            "claim_fenced"
+        );
+        store.launch_slot_claim(at(5.0), launch(id, fence)).await.unwrap();
+        assert_eq!(code(store.release_slot_claim(at(5.0), release(&first)).await), "claim_in_use");
         assert_eq!(store.expire_slot_claims(at(5000.0)).await.unwrap(), 0);
         // A reservation that is over is not launched, whether it was swept or not.
         let late = claimed(store.claim_slots(at(6.0), asked(1)).await.unwrap());
-        let prepared = store.prepare_slot_claim(at(900.0), late.id, late.fence).await;
-        assert_eq!(code(prepared), "claim_in_use");
+        let launched = store.launch_slot_claim(at(900.0), launch(late.id, late.fence)).await;
+        assert_eq!(code(launched), "claim_in_use");
         let counted = store.slot_accounts().await.unwrap();
         assert_eq!(counted, SlotAccounts { live_claims: 2, claimed_slots: 2, ..REST });
     });

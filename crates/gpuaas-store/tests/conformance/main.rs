@@ -30,6 +30,7 @@ mod replays;
 mod retention;
 mod runs;
 mod setup;
+mod slice_runs;
 mod slots;
 mod step_durations;
 mod tokens;

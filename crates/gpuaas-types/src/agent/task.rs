@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::host_check::HostCheck;
 use super::operation::Operation;
 use crate::ids::{NodeId, TaskId};
+use crate::slice::{SliceReport, SliceTask};
 use crate::time::Timestamp;
 use crate::topology::TopologyReport;
 
@@ -36,6 +37,11 @@ pub enum TaskSpec {
         /// Why, as the host said; for its log.
         reasons: Vec<String>,
     },
+    /// A part of the launch or of the release of a slice.
+    Slice {
+        /// The part.
+        slice: Box<SliceTask>,
+    },
     /// What an operator asked for.
     Operate {
         /// Only say what would be done.
@@ -55,7 +61,7 @@ pub const REBOOT_NEEDED: &str = "reboot_needed: ";
 impl TaskSpec {
     /// Whether it may be done twice without a difference.
     #[must_use]
-    pub const fn may_repeat(&self) -> bool {
+    pub fn may_repeat(&self) -> bool {
         match self {
             Self::Operate { dry_run, operation } => *dry_run || operation.may_repeat(),
             Self::Diagnostics { .. }
@@ -64,6 +70,8 @@ impl TaskSpec {
             | Self::StorageCleanup {} => true,
             // It is known which boot it began in.
             Self::Reboot { .. } => false,
+            // What changes something is looked at before it is done again.
+            Self::Slice { slice } => slice.action.may_repeat(),
         }
     }
 }
@@ -171,4 +179,7 @@ pub struct TaskResult {
     /// Devices of the host that slices are made of, where they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Box<TopologyReport>>,
+    /// What was seen of a slice, where the task was a part of its launch or release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Box<SliceReport>>,
 }

@@ -1,5 +1,7 @@
 //! `gpuaas slice`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::shared::ActorArgs;
@@ -21,8 +23,12 @@ pub enum SliceCommand {
     Claim(SliceClaimArgs),
     /// Show a claim with its devices; without one, the claims that are not over.
     Show(SliceShowArgs),
-    /// End a claim that is only reserved: its slots are free again.
+    /// Start the guest of a reserved claim.
+    Launch(SliceLaunchArgs),
+    /// End a claim; what was launched is taken back, and free again once it is proven clean.
     Release(SliceReleaseArgs),
+    /// Answer for a slot whose release is unproven, or that failed: it is free again at your word.
+    Recover(SliceRecoverArgs),
 }
 
 /// `gpuaas slice discover`.
@@ -164,6 +170,68 @@ pub struct SliceReleaseArgs {
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
+}
+
+/// `gpuaas slice launch`.
+#[derive(Debug, Clone, Args)]
+pub struct SliceLaunchArgs {
+    /// Identifier of the claim, or the begin of it.
+    pub claim: String,
+    /// Name of the guest's image, a file in /var/lib/gpuaas/guest-images of the host.
+    #[arg(long, value_name = "NAME")]
+    pub image: String,
+    /// File with user-data for the guest's cloud-init; nothing that has to stay secret.
+    #[arg(long, value_name = "FILE")]
+    pub user_data: Option<PathBuf>,
+    /// Why; kept in the audit.
+    #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
+    pub reason: String,
+    /// Only while this is the claim's fencing token.
+    #[arg(long, value_name = "NUMBER")]
+    pub fence: Option<u64>,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas slice recover`.
+#[derive(Debug, Clone, Args)]
+pub struct SliceRecoverArgs {
+    /// The slot as NODE/NUMBER.
+    #[arg(value_name = "SLOT", value_parser = slot)]
+    pub slot: SlotArgument,
+    /// Why it may be used again; kept in the audit.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// A slot of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotArgument {
+    /// Hostname, node id, MAAS system id or MAC.
+    pub node: String,
+    /// Number of the slot.
+    pub index: u32,
+}
+
+fn slot(text: &str) -> Result<SlotArgument, String> {
+    let parts = text.rsplit_once('/');
+    let index = parts.and_then(|(_, index)| index.parse().ok());
+    match (parts, index) {
+        (Some((node, _)), Some(index)) if !node.is_empty() => {
+            Ok(SlotArgument { node: node.to_owned(), index })
+        }
+        _ => Err("a slot is NODE/NUMBER, such as j22u11/3".to_owned()),
+    }
 }
 
 fn numa(text: &str) -> Result<NumaPreference, String> {

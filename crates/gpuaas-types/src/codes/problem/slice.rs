@@ -36,8 +36,8 @@ ClaimNotFound "claim_not_found" "There is no such claim" {
     doc: "No claim has this identifier",
 }
 ClaimInUse "claim_in_use" "The claim is past its reservation" {
-    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice show CLAIM` says how it stands; a claim whose launch began comes back only by a release that proves that nothing of the tenant is left, which this version cannot do",
-    doc: "A claim that is only reserved is released at once; this one was taken by a launch",
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice show CLAIM` says how it stands; a claim is launched once, while it is reserved, and released once, which `gpuaas slice release CLAIM --reason WHY` begins",
+    doc: "What was asked is for a claim in another state: a launch for a reserved one, a release for one that nothing releases already",
 }
 ClaimFenced "claim_fenced" "The claim has another holder by now" {
     status: 409, owner: None, next_action: "look at it, `gpuaas slice show CLAIM`, before asking again",
@@ -46,6 +46,14 @@ ClaimFenced "claim_fenced" "The claim has another holder by now" {
 NodeHasClaims "node_has_claims" "Claims of the node are not over" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice show` says who has them; one that is only reserved ends by `gpuaas slice release CLAIM --reason WHY`, or by itself when it expires",
     doc: "Slots of the node are claimed, and what was asked would take the host from under them",
+}
+LaunchRefused "launch_refused" "The slots of the claim make no virtual machine" {
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "have the host read anew, `gpuaas slice discover NODE --wait`, and look at `gpuaas slice map NODE --diff`; release the claim with `gpuaas slice release CLAIM --reason WHY`",
+    doc: "A device of the claim is not on the host as it was last read, or the registers of its GPUs need more addresses than there are; nothing was changed",
+}
+SlotNotRecoverable "slot_not_recoverable" "Nothing keeps the slot from being used" {
+    status: 409, owner: None, next_action: "`gpuaas slice list` says how each slot stands; only one that is cleanup_blocked or faulted is recovered",
+    doc: "A slot is recovered at an operator's word where its release is unproven, or where it failed before a launch",
 }
 $($rows)* } };
 }

@@ -93,7 +93,31 @@ SlotsClaimed "slots_claimed" "Somebody claims slots" {
 }
 SlotsReturned "slots_returned" "Claimed slots are free again" {
     owner: None, next_action: "",
-    doc: "A claim was released before its launch began, or expired; the text names it and says why",
+    doc: "A claim was released before its launch began, expired, or its slots were proven clean; the text names it and says why",
+}
+SliceAsked "slice_asked" "An operator launches or releases a slice" {
+    owner: None, next_action: "",
+    doc: "The claim's guest is started, or its slots are taken back, part by part; `gpuaas slice show CLAIM` has the parts",
+}
+SliceInUse "slice_in_use" "A slice runs" {
+    owner: None, next_action: "",
+    doc: "The guest of the claim that the text names was heard",
+}
+SliceRefused "slice_refused" "A slice was not launched" {
+    owner: Some(Owner::PlatformOperator), next_action: "look at the devices, and free their slots with `gpuaas slice recover NODE/SLOT --reason TEXT`",
+    doc: "The devices of the claim are not what they should be; nothing was changed, and its slots are faulted until an operator answers for them",
+}
+SliceAbandoned "slice_abandoned" "The launch of a slice failed" {
+    owner: None, next_action: "",
+    doc: "What was prepared is taken back, with the same proofs as after a tenant",
+}
+SliceBlocked "slice_blocked" "Slots are kept out of use: something of their release is unproven" {
+    owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice show CLAIM` has the proofs; try again with `gpuaas slice release CLAIM --reason TEXT`, or answer for a slot with `gpuaas slice recover NODE/SLOT --reason TEXT`",
+    doc: "No time frees these slots; the text says what is unproven",
+}
+SlotRecovered "slot_recovered" "An operator answers for a slot" {
+    owner: None, next_action: "",
+    doc: "A slot that failed, or whose release is unproven, may be used again; the text says who said so and why",
 }
 CertificateRevoked "certificate_revoked" "The node's certificates were revoked" {
     owner: None, next_action: "",

@@ -1,0 +1,250 @@
+//! From `launch` to a guest that runs and back to free slots, with the agent's own code over a host in
+//! memory that can be told to lie.
+
+use std::sync::Arc;
+
+use gpuaas_bundle::{Envelope, order};
+use gpuaas_engine::step_slice_runs;
+use gpuaas_node_agent::slice::{StandInFault, StandInHost, carry_out};
+use gpuaas_types::agent::{TaskKeys, TaskSpec};
+use gpuaas_types::slice::SliceAction;
+use gpuaas_types::{NodeId, RandomIds};
+use serde_json::{Value, json};
+
+use crate::rig::{Answer, Rig};
+use crate::slice_claims::{CLAIMS, claim, release, slice_host_with_agent};
+
+/// A control plane and the agent of one slice host.
+struct SliceRig {
+    rig: Rig,
+    node_id: NodeId,
+    credential: String,
+    host: Arc<StandInHost>,
+}
+
+impl SliceRig {
+    async fn new() -> Self {
+        let (rig, node, credential) = slice_host_with_agent().await;
+        let host = Arc::new(StandInHost::default());
+        Self { rig, node_id: node.node_id, credential, host }
+    }
+
+    /// Moves what is due and has the agent do what it is given, until nothing is left; answers what the
+    /// agent did.
+    async fn drive(&self) -> Vec<SliceAction> {
+        let mut done = Vec::new();
+        for _ in 0..60 {
+            self.step().await;
+            let Some((id, action, result)) = self.agent_turn().await else { return done };
+            done.push(action);
+            let answer = format!("/agent/v1/tasks/{id}/result");
+            self.rig.call("POST", &answer, Some(&self.credential), Some(result)).await.ok();
+        }
+        unreachable!("it does not come to rest: {done:?}")
+    }
+
+    async fn step(&self) {
+        step_slice_runs(&self.rig.store, &RandomIds, self.rig.now(), 1.0).await.unwrap();
+    }
+
+    /// The agent fetches one task and carries it out; none: there is none.
+    async fn agent_turn(&self) -> Option<(String, SliceAction, Value)> {
+        let asked = self.rig.call("GET", "/agent/v1/tasks", Some(&self.credential), None).await;
+        let batch = asked.ok();
+        let order: Envelope =
+            serde_json::from_value(batch["tasks"].get(0)?["order"].clone()).unwrap();
+        let keys = self.rig.get("/api/v1/task-keys").await.ok();
+        let keys: TaskKeys = serde_json::from_value(keys).unwrap();
+        let task = order::admit(&order, &keys, self.node_id, self.rig.now()).unwrap();
+        let TaskSpec::Slice { slice } = &task.spec else { unreachable!("{task:?}") };
+        let result = carry_out(&*self.host, slice).await;
+        Some((task.id.to_string(), slice.action, serde_json::to_value(result).unwrap()))
+    }
+
+    async fn claim(&self) -> String {
+        let made = self.rig.post(CLAIMS, claim(1)).await.ok();
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    async fn launch(&self, id: &str, image: &str) -> Answer {
+        let body = json!({ "image": image, "actor": "ada", "reason": "a lease" });
+        self.rig.post(&format!("{CLAIMS}/{id}/launch"), body).await
+    }
+
+    async fn show(&self, id: &str) -> Value {
+        self.rig.get(&format!("{CLAIMS}/{id}")).await.ok()
+    }
+
+    /// State and reason of a slot.
+    async fn slot(&self, index: usize) -> (String, String) {
+        let slots = self.rig.get("/api/v1/admin/slots").await.ok();
+        let text = |field: &str| slots["slots"][index][field].as_str().unwrap().to_owned();
+        (text("state"), text("reason"))
+    }
+
+    /// A claim whose guest runs.
+    async fn running(&self) -> String {
+        let id = self.claim().await;
+        assert_eq!(self.launch(&id, "debian-13.raw").await.status, 202);
+        self.drive().await;
+        assert_eq!(self.show(&id).await["state"], "in_use");
+        id
+    }
+
+    async fn recover(&self, index: u32) -> Answer {
+        let path = format!("/api/v1/admin/nodes/j22u11/slots/{index}/recovery");
+        self.rig.post(&path, json!({ "actor": "ada", "reason": "wiped by hand" })).await
+    }
+}
+
+#[tokio::test]
+async fn a_slice_is_launched_runs_and_comes_back_with_proof() {
+    let slice = SliceRig::new().await;
+    let id = slice.claim().await;
+    let launched = slice.launch(&id, "debian-13.raw").await;
+    assert_eq!(launched.status, 202, "{}", launched.json());
+    assert_eq!(launched.json()["state"], "preparing");
+    assert_eq!(slice.slot(0).await.0, "preparing");
+    use SliceAction::{AwaitGuest, Define, Erase, Prepare, ReadBack, Reset, Start, Stop, Verify};
+    assert_eq!(slice.drive().await, [Verify, Prepare, Define, Start, AwaitGuest]);
+    let runs = slice.show(&id).await;
+    assert_eq!((&runs["state"], &runs["run"]["status"]), (&json!("in_use"), &json!("succeeded")));
+    assert_eq!(slice.slot(0).await.0, "in_use");
+    assert_eq!(slice.host.domains(), 1);
+    assert_eq!(slice.launch(&id, "debian-13.raw").await.code(), "claim_in_use");
+    // The host is not taken from under it.
+    let body = json!({ "kind": "decommission", "actor": "ada", "reason": "old" });
+    let refused = slice.rig.post("/api/v1/nodes/j22u11/runs", body).await;
+    assert_eq!(refused.code(), "node_has_claims");
+    let releasing = release(&slice.rig, &id, "").await.ok();
+    assert_eq!(
+        (&releasing["state"], &releasing["run"]["part"]),
+        (&json!("releasing"), &json!("stop"))
+    );
+    assert_eq!(slice.drive().await, [Stop, Reset, Erase, ReadBack]);
+    let ended = slice.show(&id).await;
+    assert_eq!(
+        (&ended["state"], &ended["run"]["status"]),
+        (&json!("released"), &json!("succeeded"))
+    );
+    let parts = ended["run"]["parts"].as_array().unwrap();
+    let parts: Vec<&str> = parts.iter().map(|one| one["part"].as_str().unwrap()).collect();
+    assert_eq!(
+        parts.join(" "),
+        "claim verify prepare define start guest_ready stop reset erase verify return"
+    );
+    let proofs = ended["proofs"].as_array().unwrap();
+    assert!(proofs.iter().all(|proof| proof["result"] != "unproven"), "{proofs:?}");
+    let memory = proofs.iter().find(|proof| proof["subject"] == "gpu_memory").unwrap();
+    assert_eq!(memory["result"], "reset_only", "nobody looked at it");
+    assert_eq!(slice.slot(0).await.0, "free");
+    assert_eq!((slice.host.domains(), slice.host.resets()), (0, 2));
+    let audit = slice.rig.store.audit_entries(0, 100).await.unwrap();
+    let count = |action: &str| audit.iter().filter(|row| row.entry.action == action).count();
+    assert_eq!((count("slice.launch"), count("slice.release")), (1, 1));
+    slice.running().await;
+}
+
+#[tokio::test]
+async fn what_lies_or_fails_keeps_its_slots_until_somebody_acts() {
+    for (fault, subject) in [
+        (StandInFault::EraseLies, "drive_read_back"),
+        (StandInFault::EraseStopsShort, "drive_read_back"),
+        (StandInFault::EraseFails, "erase failed"),
+        (StandInFault::ResetFails, "reset failed"),
+        (StandInFault::StopFails, "stop failed"),
+        (StandInFault::FilesStay, "files_removed"),
+        (StandInFault::DrivesReplaced, "erase failed"),
+    ] {
+        let slice = SliceRig::new().await;
+        let id = slice.running().await;
+        slice.host.set_faults([fault]);
+        release(&slice.rig, &id, "").await.ok();
+        slice.drive().await;
+        let blocked = slice.show(&id).await;
+        assert_eq!(blocked["state"], "cleanup_blocked", "{fault:?}");
+        let reason = blocked["run"]["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains(subject), "{fault:?}: {reason}");
+        assert_eq!(slice.slot(0).await.0, "cleanup_blocked");
+        // No time frees it.
+        slice.rig.advance(1_000_000);
+        assert_eq!(slice.drive().await, []);
+        assert_eq!(slice.slot(0).await.0, "cleanup_blocked");
+        if fault == StandInFault::EraseLies {
+            let slots = slice.recover(0).await.ok();
+            assert_eq!(slots["slots"][0]["state"], "free");
+            assert!(slice.slot(0).await.1.contains("wiped by hand"));
+            assert_eq!(slice.show(&id).await["state"], "released");
+            assert_eq!(slice.recover(0).await.code(), "slot_not_recoverable");
+            continue;
+        }
+        slice.host.set_faults([]);
+        release(&slice.rig, &id, "").await.ok();
+        slice.drive().await;
+        assert_eq!(slice.show(&id).await["state"], "released", "{fault:?}");
+        assert_eq!(slice.slot(0).await.0, "free");
+    }
+}
+
+#[tokio::test]
+async fn a_launch_that_fails_is_taken_back_and_one_that_may_not_be_is_refused() {
+    let slice = SliceRig::new().await;
+    slice.host.set_faults([StandInFault::StartFails]);
+    let id = slice.claim().await;
+    slice.launch(&id, "debian-13.raw").await.ok();
+    slice.drive().await;
+    let ended = slice.show(&id).await;
+    assert_eq!((&ended["state"], &ended["run"]["kind"]), (&json!("released"), &json!("release")));
+    assert!(ended["reason"].as_str().unwrap().contains("start failed"), "{ended}");
+    assert_eq!(slice.slot(0).await.0, "free", "it was proven clean");
+    // Held by somebody: nothing is written to its drive, and an operator has to look.
+    slice.host.set_faults([StandInFault::DevicesHeld]);
+    let id = slice.claim().await;
+    slice.launch(&id, "debian-13.raw").await.ok();
+    assert_eq!(slice.drive().await, [SliceAction::Verify; 2]);
+    let refused = slice.show(&id).await;
+    assert_eq!(
+        (&refused["state"], &refused["run"]["status"]),
+        (&json!("released"), &json!("failed"))
+    );
+    let (state, reason) = slice.slot(0).await;
+    assert!(state == "faulted" && reason.contains("device_held"), "{state} {reason}");
+    slice.recover(0).await.ok();
+    assert_eq!(slice.slot(0).await.0, "free");
+    let id = slice.claim().await;
+    for image in ["", "../shadow", "a b"] {
+        assert_eq!(slice.launch(&id, image).await.code(), "invalid_field");
+    }
+    let long = json!({
+        "image": "a", "user_data": "x".repeat(300 << 10), "actor": "ada", "reason": "a lease",
+    });
+    let launch = format!("{CLAIMS}/{id}/launch");
+    assert_eq!(slice.rig.post(&launch, long).await.code(), "invalid_field");
+    let fenced = json!({ "image": "a", "fence": 99, "actor": "ada", "reason": "a lease" });
+    assert_eq!(slice.rig.post(&launch, fenced).await.code(), "claim_fenced");
+    assert_eq!(slice.slot(0).await.0, "reserved", "nothing was changed");
+}
+
+#[tokio::test]
+async fn an_agent_that_says_nothing_is_asked_before_anything_is_repeated() {
+    let slice = SliceRig::new().await;
+    let id = slice.claim().await;
+    slice.launch(&id, "debian-13.raw").await.ok();
+    let mut given = Vec::new();
+    // The answer to each start is lost; the agent carried it out.
+    for _ in 0..40 {
+        slice.step().await;
+        let Some((task, action, result)) = slice.agent_turn().await else { break };
+        given.push(action);
+        if action == SliceAction::Start {
+            slice.rig.advance(3601);
+            continue;
+        }
+        let answer = format!("/agent/v1/tasks/{task}/result");
+        slice.rig.call("POST", &answer, Some(&slice.credential), Some(result)).await.ok();
+    }
+    use SliceAction::{AwaitGuest, Define, Prepare, Probe, Start, Verify};
+    assert_eq!(given, [Verify, Prepare, Define, Start, Probe, AwaitGuest]);
+    assert_eq!(slice.show(&id).await["state"], "in_use");
+    assert_eq!(slice.host.domains(), 1);
+}

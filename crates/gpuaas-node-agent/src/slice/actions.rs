@@ -1,0 +1,397 @@
+//! The actions, each with a look afterwards.
+
+use gpuaas_types::slice::{
+    DomainState, ProofResult, ProofSubject, SliceAction, SliceDevices, SliceDrive, SliceProof,
+    SliceReport, SliceTask,
+};
+use gpuaas_types::topology::EraseMethod;
+
+use super::canary;
+use super::host::{DriveState, SliceHost, SliceHostError};
+
+/// Driver of functions that are for guests.
+const GUEST_DRIVER: &str = "vfio-pci";
+/// Seconds between two looks at what takes a while.
+const LOOK_SECONDS: u32 = 5;
+/// Looks for the guest: less than the action may take.
+const GUEST_LOOKS: u32 = 160;
+/// Looks at a drive that erases itself: less than the action may take.
+const ERASE_LOOKS: u32 = 4200;
+
+type Done = Result<String, SliceHostError>;
+
+/// Carries out `task`, and says in `report` what was seen, also where it failed.
+pub(super) async fn run(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport) -> Done {
+    let ended = dispatch(host, task, report).await;
+    // Whatever became of it, the control plane hears how things stand.
+    report.domain = host.domain(task.claim_id).await?;
+    report.prepared = host.is_prepared(task.claim_id).await?;
+    ended
+}
+
+async fn dispatch(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport) -> Done {
+    match task.action {
+        SliceAction::Verify => verify(host, task).await,
+        SliceAction::Prepare => prepare(host, task).await,
+        SliceAction::Define => define(host, task).await,
+        SliceAction::Start => start(host, task).await,
+        SliceAction::AwaitGuest => await_guest(host, task).await,
+        SliceAction::Stop => stop(host, task).await,
+        SliceAction::Reset => reset(host, task, report).await,
+        SliceAction::Erase => erase(host, task, report).await,
+        SliceAction::ReadBack => read_back(host, task, report).await,
+        SliceAction::Probe => {
+            for drive in drives(task) {
+                report.erasing |= host.is_erasing(&drive.1.path).await.unwrap_or_default();
+            }
+            Ok("looked at".to_owned())
+        }
+    }
+}
+
+fn drives(task: &SliceTask) -> impl Iterator<Item = (u32, &SliceDrive)> {
+    task.devices.iter().filter_map(|one| Some((one.slot, one.drive.as_ref()?)))
+}
+
+/// GPU and virtual function of each slot.
+fn functions(task: &SliceTask) -> impl Iterator<Item = (u32, &str)> {
+    task.devices.iter().flat_map(|SliceDevices { slot, gpu, fabric_vf, .. }| {
+        [Some(gpu.as_str()), fabric_vf.as_deref()].into_iter().flatten().map(|one| (*slot, one))
+    })
+}
+
+async fn verify(host: &dyn SliceHost, task: &SliceTask) -> Done {
+    let domain = host.domain(task.claim_id).await?;
+    if domain != DomainState::Absent {
+        let message = format!("there is a domain {} already, {domain}", task.claim_id);
+        return Err(SliceHostError::new("domain_present", message));
+    }
+    for (_, address) in functions(task) {
+        let state = host.function(address).await?;
+        if state.driver.as_deref() != Some(GUEST_DRIVER) {
+            let driver = state.driver.as_deref().unwrap_or("no driver");
+            let message = format!("{address} has {driver} and not {GUEST_DRIVER}");
+            return Err(SliceHostError::new("driver_wrong", message));
+        }
+        check_unheld(address, state.holders.as_deref())?;
+    }
+    for (_, drive) in drives(task) {
+        let state = check_drive(host, drive).await?;
+        if !state.partitions.is_empty() {
+            let message = format!("{} has partitions: {}", drive.path, state.partitions.join(", "));
+            return Err(SliceHostError::new("drive_used", message));
+        }
+    }
+    if !host.has_image(&task.image).await? {
+        let message = format!("the host has no image {}", task.image);
+        return Err(SliceHostError::new("image_missing", message));
+    }
+    Ok("the devices are as the claim has them".to_owned())
+}
+
+fn check_unheld(address: &str, holders: Option<&[String]>) -> Result<(), SliceHostError> {
+    match holders {
+        Some([]) => Ok(()),
+        Some(holders) => {
+            let message = format!("{address} is held by {}", holders.join(", "));
+            Err(SliceHostError::new("device_held", message))
+        }
+        None => {
+            let message = format!("who holds {address} cannot be read");
+            Err(SliceHostError::new("holders_unknown", message))
+        }
+    }
+}
+
+/// Nothing is written to a drive that is another one by now, or that somebody uses.
+async fn check_drive(
+    host: &dyn SliceHost,
+    drive: &SliceDrive,
+) -> Result<DriveState, SliceHostError> {
+    let state = host.drive(&drive.path).await?;
+    if state.serial != drive.serial {
+        let name = |serial: &Option<String>| serial.clone().unwrap_or_else(|| "none".to_owned());
+        let message = format!(
+            "{} has the serial number {} and not {}",
+            drive.path,
+            name(&state.serial),
+            name(&drive.serial)
+        );
+        return Err(SliceHostError::new("drive_other", message));
+    }
+    match state.uses.as_deref() {
+        Some([]) => Ok(state),
+        Some(uses) => {
+            let message = format!("{} is used: {}", drive.path, uses.join(", "));
+            Err(SliceHostError::new("drive_used", message))
+        }
+        None => {
+            let message = format!("what uses {} cannot be read", drive.path);
+            Err(SliceHostError::new("drive_uses_unknown", message))
+        }
+    }
+}
+
+async fn prepare(host: &dyn SliceHost, task: &SliceTask) -> Done {
+    if host.domain(task.claim_id).await? == DomainState::Running {
+        return Err(SliceHostError::new("domain_runs", "the guest runs from the drive"));
+    }
+    let missing = || SliceHostError::new("task_incomplete", "the task has no drive or no seed");
+    let (_, drive) = drives(task).next().ok_or_else(missing)?;
+    let seed = task.seed.as_ref().ok_or_else(missing)?;
+    check_drive(host, drive).await?;
+    host.write_image(&task.image, &drive.path).await?;
+    host.write_seed(task.claim_id, seed).await?;
+    Ok(format!("{} is on {}", task.image, drive.path))
+}
+
+async fn define(host: &dyn SliceHost, task: &SliceTask) -> Done {
+    if host.domain(task.claim_id).await? == DomainState::Absent {
+        host.define_domain(task.claim_id, &task.domain_xml).await?;
+    }
+    match host.domain(task.claim_id).await? {
+        DomainState::Absent => {
+            Err(SliceHostError::new("domain_absent", "libvirt does not know the domain"))
+        }
+        _ => Ok("the domain is defined".to_owned()),
+    }
+}
+
+async fn start(host: &dyn SliceHost, task: &SliceTask) -> Done {
+    if host.domain(task.claim_id).await? == DomainState::Defined {
+        host.start_domain(task.claim_id).await?;
+    }
+    match host.domain(task.claim_id).await? {
+        DomainState::Running => Ok("the domain runs".to_owned()),
+        other => {
+            let message = format!("the domain is {other}");
+            Err(SliceHostError::new("domain_not_running", message))
+        }
+    }
+}
+
+async fn await_guest(host: &dyn SliceHost, task: &SliceTask) -> Done {
+    for _ in 0..GUEST_LOOKS {
+        if host.domain(task.claim_id).await? != DomainState::Running {
+            return Err(SliceHostError::new("guest_stopped", "the guest stopped by itself"));
+        }
+        if let Some(sign) = host.guest_sign(&task.mac).await? {
+            return Ok(sign);
+        }
+        host.pause(LOOK_SECONDS).await;
+    }
+    let seconds = GUEST_LOOKS * LOOK_SECONDS;
+    let message = format!("the guest was not heard in {seconds} s");
+    Err(SliceHostError::new("guest_silent", message))
+}
+
+async fn stop(host: &dyn SliceHost, task: &SliceTask) -> Done {
+    if host.domain(task.claim_id).await? == DomainState::Running {
+        host.stop_domain(task.claim_id).await?;
+    }
+    if host.domain(task.claim_id).await? != DomainState::Absent {
+        host.forget_domain(task.claim_id).await?;
+    }
+    match host.domain(task.claim_id).await? {
+        DomainState::Absent => Ok("the domain is gone".to_owned()),
+        other => {
+            let message = format!("the domain is {other}");
+            Err(SliceHostError::new("domain_present", message))
+        }
+    }
+}
+
+/// Nothing is reset or erased below a guest.
+async fn check_gone(host: &dyn SliceHost, task: &SliceTask) -> Result<(), SliceHostError> {
+    match host.domain(task.claim_id).await? {
+        DomainState::Absent => Ok(()),
+        other => {
+            let message = format!("the domain is {other}; it has to be gone first");
+            Err(SliceHostError::new("domain_present", message))
+        }
+    }
+}
+
+fn proof(slot: u32, subject: ProofSubject, device: &str) -> SliceProof {
+    SliceProof {
+        slot,
+        subject,
+        device: device.to_owned(),
+        method: String::new(),
+        result: ProofResult::Unproven,
+        reader: "sysfs".to_owned(),
+        detail: String::new(),
+    }
+}
+
+async fn reset(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport) -> Done {
+    check_gone(host, task).await?;
+    let mut failed = Vec::new();
+    for devices in &task.devices {
+        for address in [Some(&devices.gpu), devices.fabric_vf.as_ref()].into_iter().flatten() {
+            let is_gpu = *address == devices.gpu;
+            let subject = if is_gpu { ProofSubject::GpuReset } else { ProofSubject::VfReset };
+            let mut done = proof(devices.slot, subject, address);
+            match reset_unheld(host, address).await {
+                Ok(method) => (done.method, done.result) = (method, ProofResult::Proven),
+                Err(error) => {
+                    failed.push(error.message.clone());
+                    done.detail = error.message;
+                }
+            }
+            if is_gpu {
+                let mut memory = proof(devices.slot, ProofSubject::GpuMemory, address);
+                memory.method.clone_from(&done.method);
+                memory.detail.clone_from(&done.detail);
+                if done.result == ProofResult::Proven {
+                    memory.result = ProofResult::ResetOnly;
+                }
+                report.proofs.push(memory);
+            }
+            report.proofs.push(done);
+        }
+    }
+    if failed.is_empty() {
+        return Ok("GPUs and virtual functions are reset".to_owned());
+    }
+    Err(SliceHostError::new("reset_failed", failed.join("; ")))
+}
+
+/// Resets a function that nobody holds; answers how.
+async fn reset_unheld(host: &dyn SliceHost, address: &str) -> Result<String, SliceHostError> {
+    let before = host.function(address).await?;
+    check_unheld(address, before.holders.as_deref())?;
+    host.reset_function(address).await?;
+    let after = host.function(address).await?;
+    if after.driver != before.driver {
+        let message = format!("{address} lost its driver to the reset");
+        return Err(SliceHostError::new("reset_failed", message));
+    }
+    let method = before.reset_methods.first().map_or("any", String::as_str);
+    Ok(format!("sysfs reset ({method})"))
+}
+
+async fn erase(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport) -> Done {
+    check_gone(host, task).await?;
+    let mut failed = Vec::new();
+    for (slot, drive) in drives(task) {
+        let device = drive.serial.as_deref().unwrap_or(&drive.path);
+        let mut done = proof(slot, ProofSubject::DriveErased, device);
+        "nvme".clone_into(&mut done.reader);
+        match erase_one(host, task, slot, drive).await {
+            Ok(method) => (done.method, done.result) = (method, ProofResult::Proven),
+            Err(error) => {
+                failed.push(error.message.clone());
+                done.detail = error.message;
+            }
+        }
+        report.proofs.push(done);
+    }
+    if failed.is_empty() {
+        return Ok("the drives say that they erased themselves".to_owned());
+    }
+    Err(SliceHostError::new("erase_failed", failed.join("; ")))
+}
+
+const fn method_name(method: EraseMethod) -> &'static str {
+    match method {
+        EraseMethod::SanitizeCrypto => "nvme sanitize (crypto erase)",
+        EraseMethod::SanitizeBlock => "nvme sanitize (block erase)",
+        EraseMethod::SanitizeOverwrite => "nvme sanitize (overwrite)",
+        EraseMethod::Format => "nvme format (user data erase)",
+    }
+}
+
+async fn erase_one(
+    host: &dyn SliceHost,
+    task: &SliceTask,
+    slot: u32,
+    drive: &SliceDrive,
+) -> Result<String, SliceHostError> {
+    let path = &drive.path;
+    let state = check_drive(host, drive).await?;
+    let method = *drive.erase_methods.first().ok_or_else(|| {
+        SliceHostError::new("erase_unknown", format!("{path} has no way to erase itself"))
+    })?;
+    let blocks = canary::blocks(task, slot, state.size_bytes);
+    if blocks.is_empty() {
+        let message = format!("{path} is too small to be checked");
+        return Err(SliceHostError::new("drive_too_small", message));
+    }
+    for (offset, block) in &blocks {
+        host.write_block(path, *offset, block.clone()).await?;
+    }
+    // What was never there would be gone afterwards, too.
+    for (offset, block) in &blocks {
+        if host.read_block(path, *offset).await? != *block {
+            let message = format!("{path} does not keep what is written to it, at {offset}");
+            return Err(SliceHostError::new("drive_broken", message));
+        }
+    }
+    host.erase_drive(path, method).await?;
+    for _ in 0..ERASE_LOOKS {
+        if !host.is_erasing(path).await? {
+            return Ok(method_name(method).to_owned());
+        }
+        host.pause(LOOK_SECONDS).await;
+    }
+    Err(SliceHostError::new("erase_slow", format!("{path} is still erasing itself")))
+}
+
+async fn read_back(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport) -> Done {
+    check_gone(host, task).await?;
+    let first = task.devices.first().map(|one| one.slot).unwrap_or_default();
+    let claim = task.claim_id.to_string();
+    let mut gone = proof(first, ProofSubject::DomainGone, &claim);
+    (gone.method, gone.reader) = ("virsh undefine".to_owned(), "virsh".to_owned());
+    gone.result = ProofResult::Proven;
+    report.proofs.push(gone);
+    let mut files = proof(first, ProofSubject::FilesRemoved, &claim);
+    (files.method, files.reader) = ("unlink".to_owned(), "the file system".to_owned());
+    host.remove_files(task.claim_id).await?;
+    if host.has_files(task.claim_id).await? {
+        "files of the claim are there".clone_into(&mut files.detail);
+    } else {
+        files.result = ProofResult::Proven;
+    }
+    report.proofs.push(files);
+    for (slot, address) in functions(task) {
+        let mut unheld = proof(slot, ProofSubject::DevicesUnheld, address);
+        ("/proc".clone_into(&mut unheld.reader), "read".clone_into(&mut unheld.method));
+        let state = host.function(address).await?;
+        match check_unheld(address, state.holders.as_deref()) {
+            Ok(()) => unheld.result = ProofResult::Proven,
+            Err(error) => unheld.detail = error.message,
+        }
+        report.proofs.push(unheld);
+    }
+    for (slot, drive) in drives(task) {
+        report.proofs.push(read_drive(host, task, slot, drive).await?);
+    }
+    let unproven = report.proofs.iter().filter(|one| one.result == ProofResult::Unproven).count();
+    Ok(format!("{} proofs, {unproven} of them say no", report.proofs.len()))
+}
+
+async fn read_drive(
+    host: &dyn SliceHost,
+    task: &SliceTask,
+    slot: u32,
+    drive: &SliceDrive,
+) -> Result<SliceProof, SliceHostError> {
+    let device = drive.serial.as_deref().unwrap_or(&drive.path);
+    let mut seen = proof(slot, ProofSubject::DriveReadBack, device);
+    ("canaries".clone_into(&mut seen.method), "16 blocks".clone_into(&mut seen.reader));
+    let state = check_drive(host, drive).await?;
+    let (mut survivors, mut looked_at) = (0, 0);
+    for (offset, block) in canary::blocks(task, slot, state.size_bytes) {
+        let found = host.read_block(&drive.path, offset).await?;
+        survivors += u32::from(canary::survives(&block, &found));
+        looked_at += 1;
+    }
+    if survivors == 0 && looked_at > 0 {
+        seen.result = ProofResult::Proven;
+    } else {
+        seen.detail = format!("{survivors} of {looked_at} canaries are still there");
+    }
+    Ok(seen)
+}

@@ -1,0 +1,108 @@
+//! What a host can do with slices.
+
+use async_trait::async_trait;
+use gpuaas_types::ClaimId;
+use gpuaas_types::slice::{DomainState, SliceSeed};
+use gpuaas_types::topology::EraseMethod;
+
+use crate::command::CommandError;
+
+/// Bytes that are written to a drive and read from it at once.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Why something of a slice was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SliceHostError {
+    /// Stable code.
+    pub code: &'static str,
+    /// One sentence for the operator.
+    pub message: String,
+}
+
+impl SliceHostError {
+    /// An error with this code.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<CommandError> for SliceHostError {
+    fn from(error: CommandError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+/// A PCI function as it stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FunctionState {
+    /// Driver that is bound; none: no driver.
+    pub driver: Option<String>,
+    /// Processes that hold it; none: the processes could not be read.
+    pub holders: Option<Vec<String>>,
+    /// Ways to reset it that the kernel knows, best first.
+    pub reset_methods: Vec<String>,
+}
+
+/// A drive as it stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DriveState {
+    /// Serial number; none: it says none.
+    pub serial: Option<String>,
+    /// What uses it, beside partitions; none: that could not be read.
+    pub uses: Option<Vec<String>>,
+    /// Its partitions: those of a tenant show on the host as soon as the guest is gone.
+    pub partitions: Vec<String>,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// What a host can do with slices. Each call ends in a time of its own, and an error says what failed.
+#[async_trait]
+pub trait SliceHost: Send + Sync {
+    /// How the domain stands.
+    async fn domain(&self, claim: ClaimId) -> Result<DomainState, SliceHostError>;
+    /// Defines the domain.
+    async fn define_domain(&self, claim: ClaimId, xml: &str) -> Result<(), SliceHostError>;
+    /// Starts the domain.
+    async fn start_domain(&self, claim: ClaimId) -> Result<(), SliceHostError>;
+    /// Stops the domain at once.
+    async fn stop_domain(&self, claim: ClaimId) -> Result<(), SliceHostError>;
+    /// Forgets the domain, and the variables of its firmware.
+    async fn forget_domain(&self, claim: ClaimId) -> Result<(), SliceHostError>;
+    /// A PCI function.
+    async fn function(&self, address: &str) -> Result<FunctionState, SliceHostError>;
+    /// Resets a PCI function.
+    async fn reset_function(&self, address: &str) -> Result<(), SliceHostError>;
+    /// A drive, by its path.
+    async fn drive(&self, path: &str) -> Result<DriveState, SliceHostError>;
+    /// Whether a drive is erasing itself.
+    async fn is_erasing(&self, path: &str) -> Result<bool, SliceHostError>;
+    /// Has a drive erase itself; it may go on after this.
+    async fn erase_drive(&self, path: &str, method: EraseMethod) -> Result<(), SliceHostError>;
+    /// Reads [`BLOCK_BYTES`] at `offset` from the drive itself, past every cache.
+    async fn read_block(&self, path: &str, offset: u64) -> Result<Vec<u8>, SliceHostError>;
+    /// Writes [`BLOCK_BYTES`] at `offset`, and returns once the drive has them.
+    async fn write_block(
+        &self,
+        path: &str,
+        offset: u64,
+        block: Vec<u8>,
+    ) -> Result<(), SliceHostError>;
+    /// Whether the host has a guest's image of this name.
+    async fn has_image(&self, image: &str) -> Result<bool, SliceHostError>;
+    /// Writes a guest's image to a drive.
+    async fn write_image(&self, image: &str, path: &str) -> Result<(), SliceHostError>;
+    /// Writes the seed, and a mark that it and the image are written to the end.
+    async fn write_seed(&self, claim: ClaimId, seed: &SliceSeed) -> Result<(), SliceHostError>;
+    /// Whether that mark is there.
+    async fn is_prepared(&self, claim: ClaimId) -> Result<bool, SliceHostError>;
+    /// Removes the files of a claim.
+    async fn remove_files(&self, claim: ClaimId) -> Result<(), SliceHostError>;
+    /// Whether a claim has files.
+    async fn has_files(&self, claim: ClaimId) -> Result<bool, SliceHostError>;
+    /// What the guest was heard by; none: it was not heard.
+    async fn guest_sign(&self, mac: &str) -> Result<Option<String>, SliceHostError>;
+    /// Waits before the next look.
+    async fn pause(&self, seconds: u32);
+}

@@ -1,0 +1,332 @@
+//! This machine, or a host that a program emulates below a folder: libvirt by `virsh`, drives by
+//! `nvme`, and everything else by files.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use gpuaas_types::ClaimId;
+use gpuaas_types::slice::{DomainState, GUEST_IMAGES_FOLDER, SliceSeed, slice_folder};
+use gpuaas_types::topology::{DiskUseKind, EraseMethod, HostTopology};
+use host_facts::HostRoot;
+use serde_json::Value;
+
+use super::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
+use crate::atomic_file;
+use crate::clock::{AgentClock as _, HostClock};
+use crate::command::{CommandError, CommandRunner};
+use crate::host::Host;
+
+/// Longest time of a query, in seconds.
+const QUERY_SECONDS: u64 = 30;
+/// Longest time of a command of libvirt, in seconds: a start gets its memory first.
+const DOMAIN_SECONDS: u64 = 300;
+/// Longest time in which an image is written, in seconds.
+const IMAGE_SECONDS: u64 = 3300;
+/// Longest time in which a drive takes the command to erase itself; a format ends with the erase.
+const ERASE_SECONDS: u64 = 3600;
+/// What virsh says of a domain that it does not know.
+const NO_DOMAIN: [&str; 2] = ["failed to get domain", "Domain not found"];
+/// Addresses that the host's DHCP server gave away.
+const LEASES: &str = "var/lib/misc/dnsmasq.leases";
+/// Seed of a guest, and the mark that it is written.
+const SEED: &str = "seed.img";
+const PREPARED: &str = "prepared";
+/// Status of a sanitize that goes on (NVM Express Base Specification 2.0, figure 290).
+const SANITIZE_IN_PROGRESS: u64 = 2;
+
+pub(super) struct LiveSliceHost<'a> {
+    runner: CommandRunner<'a>,
+    root: HostRoot,
+}
+
+impl<'a> LiveSliceHost<'a> {
+    /// The host that the agent works on.
+    ///
+    /// # Errors
+    /// [`CommandError::HostNotLive`].
+    pub(super) fn new(host: &'a Host) -> Result<Self, CommandError> {
+        let runner = CommandRunner::for_host(host)?;
+        let none = CommandError::HostNotLive("a simulated host without files has no slices");
+        Ok(Self { runner, root: host.root().cloned().ok_or(none)? })
+    }
+
+    async fn virsh(&self, arguments: &[&str]) -> Result<(), SliceHostError> {
+        let arguments = [&["--connect", "qemu:///system"], arguments].concat();
+        self.runner.run("virsh", &arguments, DOMAIN_SECONDS).await?;
+        Ok(())
+    }
+
+    async fn topology(&self) -> Result<HostTopology, SliceHostError> {
+        let root = self.root.clone();
+        let read = tokio::task::spawn_blocking(move || root.topology()).await;
+        read.map_err(|error| SliceHostError::new("topology_unreadable", error.to_string()))
+    }
+
+    fn folder(&self, claim: ClaimId) -> PathBuf {
+        self.path(&slice_folder(claim))
+    }
+
+    /// A path of the host as one of this process.
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// Has the kernel forget what it keeps of a drive, so that a read is one of the drive.
+    async fn flush(&self, path: &str) -> Result<(), SliceHostError> {
+        self.runner.run("blockdev", &["--flushbufs", path], QUERY_SECONDS).await?;
+        Ok(())
+    }
+}
+
+fn unreadable(path: &str, error: &io::Error) -> SliceHostError {
+    SliceHostError::new("file_unreadable", format!("{path}: {error}"))
+}
+
+fn unwritable(path: &str, error: &io::Error) -> SliceHostError {
+    let code = if atomic_file::is_disk_full(error) { "disk_full" } else { "file_unwritable" };
+    SliceHostError::new(code, format!("{path}: {error}"))
+}
+
+/// Runs what waits for a drive or a file on a thread of its own.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SliceHostError> + Send + 'static,
+) -> Result<T, SliceHostError> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|error| SliceHostError::new("internal", error.to_string()))?
+}
+
+#[async_trait]
+impl SliceHost for LiveSliceHost<'_> {
+    async fn domain(&self, claim: ClaimId) -> Result<DomainState, SliceHostError> {
+        let id = claim.to_string();
+        let arguments = ["--connect", "qemu:///system", "domstate", &id];
+        match self.runner.query("virsh", &arguments, QUERY_SECONDS).await {
+            Ok(output) if output.stdout.trim() == "shut off" => Ok(DomainState::Defined),
+            Ok(_) => Ok(DomainState::Running),
+            Err(CommandError::Failed { text, .. })
+                if NO_DOMAIN.iter().any(|no| text.contains(no)) =>
+            {
+                Ok(DomainState::Absent)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn define_domain(&self, claim: ClaimId, xml: &str) -> Result<(), SliceHostError> {
+        let path = format!("{}/domain.xml", slice_folder(claim));
+        let file = self.path(&path);
+        let written = fs::create_dir_all(self.folder(claim))
+            .and_then(|()| atomic_file::replace(&file, xml.as_bytes()));
+        written.map_err(|error| unwritable(&path, &error))?;
+        self.virsh(&["define", "--validate", &path]).await
+    }
+
+    async fn start_domain(&self, claim: ClaimId) -> Result<(), SliceHostError> {
+        self.virsh(&["start", &claim.to_string()]).await
+    }
+
+    async fn stop_domain(&self, claim: ClaimId) -> Result<(), SliceHostError> {
+        self.virsh(&["destroy", &claim.to_string()]).await
+    }
+
+    async fn forget_domain(&self, claim: ClaimId) -> Result<(), SliceHostError> {
+        self.virsh(&["undefine", "--nvram", &claim.to_string()]).await
+    }
+
+    async fn function(&self, address: &str) -> Result<FunctionState, SliceHostError> {
+        let topology = self.topology().await?;
+        let function = topology.functions.into_iter().find(|one| one.address == address);
+        let absent = || SliceHostError::new("device_lost", format!("there is no {address}"));
+        let function = function.ok_or_else(absent)?;
+        let holders = function.holders.map(|holders| {
+            holders.iter().map(|one| format!("{} ({})", one.program, one.pid)).collect()
+        });
+        let reset_methods = function.reset_methods.unwrap_or_default();
+        Ok(FunctionState { driver: function.driver, holders, reset_methods })
+    }
+
+    async fn reset_function(&self, address: &str) -> Result<(), SliceHostError> {
+        let path = format!("/sys/bus/pci/devices/{address}/reset");
+        let file = self.path(&path);
+        blocking(move || fs::write(file, "1\n").map_err(|error| unwritable(&path, &error))).await
+    }
+
+    async fn drive(&self, path: &str) -> Result<DriveState, SliceHostError> {
+        let topology = self.topology().await?;
+        let absent = || SliceHostError::new("device_lost", format!("there is no {path}"));
+        let drive = topology.namespaces.into_iter().find(|one| one.path == path);
+        let drive = drive.ok_or_else(absent)?;
+        let (mut uses, mut partitions) = (drive.uses.is_some().then(Vec::new), Vec::new());
+        for one in drive.uses.iter().flatten() {
+            match &mut uses {
+                Some(uses) if one.kind != DiskUseKind::Partition => {
+                    uses.push(format!("{} of {}: {}", one.kind, one.part, one.by));
+                }
+                _ => partitions.push(one.part.clone()),
+            }
+        }
+        let size_bytes = drive.size_bytes.unwrap_or_default();
+        Ok(DriveState { serial: drive.serial, uses, partitions, size_bytes })
+    }
+
+    async fn is_erasing(&self, path: &str) -> Result<bool, SliceHostError> {
+        let arguments = ["sanitize-log", "--output-format=json", path];
+        match self.runner.query("nvme", &arguments, QUERY_SECONDS).await {
+            Ok(output) => Ok(sanitize_status(&output.stdout) == Some(SANITIZE_IN_PROGRESS)),
+            // A drive that cannot sanitize has no such log; its format ends with the command.
+            Err(CommandError::Failed { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn erase_drive(&self, path: &str, method: EraseMethod) -> Result<(), SliceHostError> {
+        let arguments = match method {
+            EraseMethod::SanitizeCrypto => ["sanitize", "--sanact=4", path],
+            EraseMethod::SanitizeBlock => ["sanitize", "--sanact=2", path],
+            EraseMethod::SanitizeOverwrite => ["sanitize", "--sanact=3", path],
+            EraseMethod::Format => ["format", "--ses=1", path],
+        };
+        self.runner.run("nvme", &arguments, ERASE_SECONDS).await?;
+        Ok(())
+    }
+
+    async fn read_block(&self, path: &str, offset: u64) -> Result<Vec<u8>, SliceHostError> {
+        self.flush(path).await?;
+        let (file, path) = (self.path(path), path.to_owned());
+        blocking(move || {
+            let mut block = vec![0; BLOCK_BYTES];
+            let read = File::open(file).and_then(|file| file.read_exact_at(&mut block, offset));
+            read.map(|()| block).map_err(|error| unreadable(&path, &error))
+        })
+        .await
+    }
+
+    async fn write_block(
+        &self,
+        path: &str,
+        offset: u64,
+        block: Vec<u8>,
+    ) -> Result<(), SliceHostError> {
+        let (file, path) = (self.path(path), path.to_owned());
+        blocking(move || {
+            let file = OpenOptions::new().write(true).open(file);
+            let written = file.and_then(|file| {
+                file.write_all_at(&block, offset)?;
+                file.sync_all()
+            });
+            written.map_err(|error| unwritable(&path, &error))
+        })
+        .await
+    }
+
+    async fn has_image(&self, image: &str) -> Result<bool, SliceHostError> {
+        Ok(self.path(&format!("{GUEST_IMAGES_FOLDER}/{image}")).is_file())
+    }
+
+    async fn write_image(&self, image: &str, path: &str) -> Result<(), SliceHostError> {
+        let image = format!("{GUEST_IMAGES_FOLDER}/{image}");
+        let arguments = ["convert", "-n", "-O", "raw", &image, path];
+        self.runner.run("qemu-img", &arguments, IMAGE_SECONDS).await?;
+        Ok(())
+    }
+
+    /// A small FAT file system with the label that cloud-init looks for.
+    async fn write_seed(&self, claim: ClaimId, seed: &SliceSeed) -> Result<(), SliceHostError> {
+        let folder = slice_folder(claim);
+        let here = self.folder(claim);
+        let (meta, user, network) = ("meta-data", "user-data", "network-config");
+        let written = fs::create_dir_all(&here).and_then(|()| {
+            atomic_file::remove_if_there(&here.join(SEED))?;
+            atomic_file::replace(&here.join(meta), seed.meta_data.as_bytes())?;
+            atomic_file::replace(&here.join(user), seed.user_data.as_bytes())?;
+            atomic_file::replace(&here.join(network), seed.network_config.as_bytes())
+        });
+        written.map_err(|error| unwritable(&folder, &error))?;
+        let image = format!("{folder}/{SEED}");
+        let arguments = ["-C", "-n", "CIDATA", &image, "2048"];
+        self.runner.run("mkfs.vfat", &arguments, QUERY_SECONDS).await?;
+        let files = [meta, user, network].map(|name| format!("{folder}/{name}"));
+        let arguments = ["-i", &image, &files[0], &files[1], &files[2], "::"];
+        self.runner.run("mcopy", &arguments, QUERY_SECONDS).await?;
+        let marked = atomic_file::replace(&here.join(PREPARED), b"");
+        marked.map_err(|error| unwritable(&folder, &error))
+    }
+
+    async fn is_prepared(&self, claim: ClaimId) -> Result<bool, SliceHostError> {
+        Ok(self.folder(claim).join(PREPARED).exists())
+    }
+
+    async fn remove_files(&self, claim: ClaimId) -> Result<(), SliceHostError> {
+        match fs::remove_dir_all(self.folder(claim)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(unwritable(&slice_folder(claim), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn has_files(&self, claim: ClaimId) -> Result<bool, SliceHostError> {
+        Ok(self.folder(claim).exists())
+    }
+
+    /// The guest asked for its address. A line is expiry, MAC, address, name, client.
+    async fn guest_sign(&self, mac: &str) -> Result<Option<String>, SliceHostError> {
+        let leases = match fs::read_to_string(self.root.join(LEASES)) {
+            Ok(leases) => leases,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(LEASES, &error)),
+        };
+        let address = leases.lines().find_map(|line| {
+            let mut fields = line.split_whitespace().skip(1);
+            fields.next().filter(|one| one.eq_ignore_ascii_case(mac))?;
+            fields.next().map(str::to_owned)
+        });
+        Ok(address.map(|address| format!("the guest took the address {address}")))
+    }
+
+    async fn pause(&self, seconds: u32) {
+        HostClock.sleep(f64::from(seconds)).await;
+    }
+}
+
+/// Status of the last sanitize, as either generation of nvme-cli prints it; none: it says none.
+fn sanitize_status(printed: &str) -> Option<u64> {
+    fn find(value: &Value) -> Option<u64> {
+        let Value::Object(fields) = value else { return None };
+        match fields.get("sstat") {
+            Some(Value::Object(status)) => status.get("status").and_then(number),
+            Some(status) => number(status),
+            None => fields.values().find_map(find),
+        }
+    }
+    fn number(value: &Value) -> Option<u64> {
+        let text = value.as_str().map(|text| text.split_whitespace().next().unwrap_or_default());
+        let number = match text {
+            Some(text) => text.trim_matches(['(', ')']).parse().ok(),
+            None => value.as_u64(),
+        };
+        number.map(|number: u64| number & 7)
+    }
+    find(&serde_json::from_str(printed).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sanitize_is_read_as_nvme_prints_it() {
+        let first = r#"{"nvme0":{"sprog":65535,"sstat":{"global_erased":1,"status":1}}}"#;
+        assert_eq!(sanitize_status(first), Some(1));
+        let number = r#"{"nvme0n1":{"sprog":4000,"sstat":258}}"#;
+        assert_eq!(sanitize_status(number), Some(SANITIZE_IN_PROGRESS));
+        let text = r#"{"sstat":{"status":"(2) Sanitize in Progress."}}"#;
+        assert_eq!(sanitize_status(text), Some(SANITIZE_IN_PROGRESS));
+        for printed in ["", "{}", r#"{"sstat":"none"}"#] {
+            assert_eq!(sanitize_status(printed), None);
+        }
+    }
+}

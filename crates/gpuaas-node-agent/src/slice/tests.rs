@@ -1,0 +1,254 @@
+//! Actions on a host that lies, and the commands that reach one that is emulated.
+
+use gpuaas_types::ClaimId;
+use gpuaas_types::slice::{
+    DomainState, ProofResult, ProofSubject, SliceAction, SliceDevices, SliceDrive, SliceProof,
+    SliceSeed, SliceTask,
+};
+use gpuaas_types::topology::EraseMethod;
+
+use super::*;
+use crate::operate::test_host::{commands_run, emulated};
+
+const DRIVE: &str = "/dev/disk/by-id/nvme-SAMSUNG_S3";
+
+fn claim_id() -> ClaimId {
+    "01913f6e-7c00-7000-8000-000000000001".parse().unwrap()
+}
+
+fn task(action: SliceAction) -> SliceTask {
+    SliceTask {
+        claim_id: claim_id(),
+        fence: 2,
+        action,
+        devices: vec![SliceDevices {
+            slot: 3,
+            gpu: "0000:19:00.0".to_owned(),
+            fabric_vf: Some("0000:1a:00.1".to_owned()),
+            drive: Some(SliceDrive {
+                serial: Some("S3".to_owned()),
+                path: DRIVE.to_owned(),
+                erase_methods: vec![EraseMethod::SanitizeCrypto, EraseMethod::Format],
+            }),
+        }],
+        domain_xml: format!("<domain><uuid>{}</uuid></domain>", claim_id()),
+        image: "debian-13.raw".to_owned(),
+        seed: Some(SliceSeed::default()),
+        mac: "02:00:00:00:00:03".to_owned(),
+    }
+}
+
+/// Carries out actions in turn; the code and the proofs of each.
+async fn carry_out_all(
+    host: &StandInHost,
+    actions: &[SliceAction],
+) -> Vec<(String, Vec<SliceProof>)> {
+    let mut ended = Vec::new();
+    for action in actions {
+        let result = carry_out(host, &task(*action)).await;
+        let report = result.slice.unwrap();
+        ended.push((result.code, report.proofs));
+    }
+    ended
+}
+
+const LAUNCH: [SliceAction; 5] = [
+    SliceAction::Verify,
+    SliceAction::Prepare,
+    SliceAction::Define,
+    SliceAction::Start,
+    SliceAction::AwaitGuest,
+];
+const RELEASE: [SliceAction; 4] =
+    [SliceAction::Stop, SliceAction::Reset, SliceAction::Erase, SliceAction::ReadBack];
+
+#[tokio::test]
+async fn a_slice_is_launched_and_taken_back_with_proofs() {
+    let host = StandInHost::default();
+    for (code, proofs) in carry_out_all(&host, &LAUNCH).await {
+        assert_eq!((code.as_str(), proofs.len()), ("", 0));
+    }
+    let probed = carry_out(&host, &task(SliceAction::Probe)).await.slice.unwrap();
+    assert!(probed.prepared && probed.domain == DomainState::Running);
+    host.write_as_guest(DRIVE, 1 << 20, b'T');
+    let ended = carry_out_all(&host, &RELEASE).await;
+    let proofs: Vec<&SliceProof> = ended.iter().flat_map(|(_, proofs)| proofs).collect();
+    assert!(ended.iter().all(|(code, _)| code.is_empty()), "{ended:?}");
+    let subjects: Vec<String> =
+        proofs.iter().map(|one| format!("{} {}", one.subject, one.result)).collect();
+    assert_eq!(
+        subjects,
+        [
+            "gpu_memory reset_only",
+            "gpu_reset proven",
+            "vf_reset proven",
+            "drive_erased proven",
+            "domain_gone proven",
+            "files_removed proven",
+            "devices_unheld proven",
+            "devices_unheld proven",
+            "drive_read_back proven",
+        ]
+    );
+    assert_eq!((host.written_blocks(DRIVE), host.domains(), host.resets()), (0, 0, 2));
+}
+
+#[tokio::test]
+async fn a_drive_that_lies_is_caught_each_time() {
+    for (fault, survivors) in [(StandInFault::EraseLies, 16), (StandInFault::EraseStopsShort, 1)] {
+        for fence in 0..20 {
+            let host = StandInHost::new([fault]);
+            let mut release = task(SliceAction::Erase);
+            release.fence = fence;
+            let erased = carry_out(&host, &release).await;
+            assert!(erased.succeeded, "the drive says that it did: {erased:?}");
+            release.action = SliceAction::ReadBack;
+            let read = carry_out(&host, &release).await.slice.unwrap();
+            let last = read.proofs.last().unwrap();
+            assert_eq!(last.subject, ProofSubject::DriveReadBack);
+            assert_eq!(last.result, ProofResult::Unproven);
+            let wanted = format!("{survivors} of 16 canaries are still there");
+            assert_eq!(last.detail, wanted);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_fails_is_named_and_nothing_is_written_to_a_drive_that_is_not_ours() {
+    for (fault, action, code) in [
+        (StandInFault::DevicesHeld, SliceAction::Verify, "device_held"),
+        (StandInFault::DrivesReplaced, SliceAction::Verify, "drive_other"),
+        (StandInFault::DrivesReplaced, SliceAction::Prepare, "drive_other"),
+        (StandInFault::DrivesReplaced, SliceAction::Erase, "erase_failed"),
+        (StandInFault::EraseFails, SliceAction::Erase, "erase_failed"),
+        (StandInFault::ResetFails, SliceAction::Reset, "reset_failed"),
+        (StandInFault::DevicesHeld, SliceAction::Reset, "reset_failed"),
+    ] {
+        let host = StandInHost::new([fault]);
+        let result = carry_out(&host, &task(action)).await;
+        assert_eq!(result.code, code, "{fault:?} {action}");
+        if fault == StandInFault::DrivesReplaced {
+            assert_eq!(host.written_blocks(DRIVE), 0, "{action}");
+        }
+        let proofs = result.slice.unwrap().proofs;
+        assert!(proofs.iter().all(|one| one.result == ProofResult::Unproven), "{proofs:?}");
+    }
+    let host = StandInHost::default();
+    let mut other = task(SliceAction::Verify);
+    other.image = "windows.raw".to_owned();
+    assert_eq!(carry_out(&host, &other).await.code, "image_missing");
+    carry_out_all(&host, &LAUNCH).await;
+    host.set_faults([StandInFault::GuestSilent]);
+    assert_eq!(carry_out(&host, &task(SliceAction::AwaitGuest)).await.code, "guest_silent");
+    // Nothing is reset or erased below a guest that runs.
+    for action in [SliceAction::Reset, SliceAction::Erase, SliceAction::ReadBack] {
+        assert_eq!(carry_out(&host, &task(action)).await.code, "domain_present", "{action}");
+    }
+    assert_eq!(carry_out(&host, &task(SliceAction::Verify)).await.code, "domain_present");
+    host.set_faults([StandInFault::StopFails]);
+    assert_eq!(carry_out(&host, &task(SliceAction::Stop)).await.code, "tool_failed");
+    host.set_faults([StandInFault::FilesStay]);
+    let ended = carry_out_all(&host, &RELEASE).await;
+    let files = ended[3].1.iter().find(|one| one.subject == ProofSubject::FilesRemoved).unwrap();
+    assert_eq!(files.result, ProofResult::Unproven);
+}
+
+/// A folder with one GPU, one virtual function and one drive of 1 MiB, and an emulator that keeps the
+/// state of one domain in a file.
+fn write_host(dir: &std::path::Path) -> Host {
+    let host = emulated(
+        dir,
+        r#"
+R="$D/root"
+case "$2 $5" in
+  "virsh domstate") if [ -e "$D/state" ]; then cat "$D/state"; else
+      echo "error: failed to get domain '$6'" >&2; exit 1; fi ;;
+  "virsh define") grep -q "<uuid>01913f6e" "$R$7" && echo "shut off" > "$D/state" ;;
+  "virsh start") echo running > "$D/state" ;;
+  "virsh destroy") echo "shut off" > "$D/state" ;;
+  "virsh undefine") rm "$D/state" ;;
+esac
+case "$2 $3" in
+  "nvme sanitize-log") echo '{"nvme0":{"sstat":{"status":1}}}' ;;
+  "nvme sanitize") head -c 1048576 /dev/zero > "$R$5" ;;
+  "qemu-img convert") dd if="$R$7" of="$R$8" conv=notrunc 2>/dev/null ;;
+  "mkfs.vfat -C") : > "$R$6" ;;
+esac
+exit 0
+"#,
+    );
+    let root = dir.join("root");
+    let put = |path: &str, content: &[u8]| {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    };
+    for (address, vendor, class) in
+        [("0000:19:00.0", "0x10de\n", "0x030200\n"), ("0000:1a:00.1", "0x15b3\n", "0x020700\n")]
+    {
+        let folder = format!("sys/bus/pci/devices/{address}");
+        put(&format!("{folder}/vendor"), vendor.as_bytes());
+        put(&format!("{folder}/class"), class.as_bytes());
+        put(&format!("{folder}/reset_method"), b"flr bus\n");
+        put(&format!("{folder}/reset"), b"");
+        put("sys/bus/pci/drivers/vfio-pci/bind", b"");
+        let driver = root.join(&folder).join("driver");
+        std::os::unix::fs::symlink("../../drivers/vfio-pci", driver).unwrap();
+    }
+    put("sys/class/nvme/nvme0/nvme0n1/size", b"2048\n");
+    put("sys/class/nvme/nvme0/address", b"0000:1b:00.0\n");
+    put("sys/class/nvme/nvme0/serial", b"S3\n");
+    put("dev/nvme0n1", &vec![7; 1 << 20]);
+    put("proc/1/comm", b"init\n");
+    std::fs::create_dir_all(root.join("proc/1/fd")).unwrap();
+    put("sys/block/nvme0n1/size", b"2048\n");
+    put("proc/1/mountinfo", b"");
+    put("proc/swaps", b"Filename Type Size Used Priority\n");
+    put("var/lib/gpuaas/guest-images/debian-13.raw", b"IMAGE");
+    put("var/lib/misc/dnsmasq.leases", b"1 02:00:00:00:00:03 10.100.0.13 slice *\n");
+    host
+}
+
+#[tokio::test]
+async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = write_host(dir.path());
+    let mut ended = Vec::new();
+    for action in LAUNCH.into_iter().chain(RELEASE) {
+        let mut task = task(action);
+        let drive = task.devices[0].drive.as_mut().unwrap();
+        "/dev/nvme0n1".clone_into(&mut drive.path);
+        let result = run(&host, &task).await;
+        assert!(result.succeeded, "{action}: {result:?}");
+        if action == SliceAction::Prepare {
+            let drive = std::fs::read(dir.path().join("root/dev/nvme0n1")).unwrap();
+            assert!(drive.starts_with(b"IMAGE\x07"));
+        }
+        ended.extend(result.slice.unwrap().proofs);
+    }
+    assert!(ended.iter().all(|one| one.result != ProofResult::Unproven), "{ended:?}");
+    assert_eq!(ended.len(), 9);
+    let reset = std::fs::read(dir.path().join("root/sys/bus/pci/devices/0000:19:00.0/reset"));
+    assert_eq!(reset.unwrap(), b"1\n");
+    let programs: Vec<String> = commands_run(dir.path())
+        .iter()
+        .map(|call| call.split(' ').filter(|word| !word.starts_with("--") && !word.contains("//")))
+        .map(|words| words.take(2).collect::<Vec<_>>().join(" "))
+        .filter(|call| !call.starts_with("blockdev"))
+        .collect();
+    assert_eq!(
+        programs,
+        [
+            "qemu-img convert",
+            "mkfs.vfat -C",
+            "mcopy -i",
+            "virsh define",
+            "virsh start",
+            "virsh destroy",
+            "virsh undefine",
+            "nvme sanitize",
+        ]
+    );
+    let fixed = Host::Fixed(std::sync::Arc::new(serde_json::json!({})));
+    assert_eq!(run(&fixed, &task(SliceAction::Verify)).await.code, "host_not_live");
+}

@@ -1,0 +1,320 @@
+//! Launches and releases of claims.
+//!
+//! A row for each claim that was launched: how it stands as one document, and the number of its last
+//! write. Whoever decides names that number, and the write changes nothing once it has grown; so any
+//! number of control planes may decide at once, and an agent is given each action once. Task, proofs,
+//! and the states of claim and slots are written with the run that they follow from.
+
+use gpuaas_core::slice_run::{SliceLaunchSpec, claim_and_slot_state, new_launch, to_release};
+use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::api::{Source, TimelineEvent};
+use gpuaas_types::claim::ClaimState;
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::slice::{SliceProof, SliceRun, SliceRunStatus};
+use gpuaas_types::{ClaimId, TaskId, Timestamp};
+use serde_json::json;
+
+use crate::database::{Conn, Val, args};
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::tables::audit::{self, NewAuditEntry};
+use crate::tables::slice_claim::{self, SlotClaim, SlotClaimRelease};
+use crate::tables::slice_run::{self as table, StoredSliceRun};
+use crate::tables::timeline;
+
+/// A launch of a reserved claim.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSliceLaunch {
+    /// Identifier of the claim.
+    pub id: ClaimId,
+    /// The claim's fencing token; none: whoever holds it.
+    pub fence: Option<i64>,
+    /// What it is made with.
+    pub spec: SliceLaunchSpec,
+    /// Actor who asks.
+    pub actor: String,
+    /// Reason that the actor names.
+    pub reason: String,
+}
+
+/// A task for the agent of a slice's host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSliceTask {
+    /// Identifier of the task.
+    pub id: TaskId,
+    /// What is to be done.
+    pub spec: TaskSpec,
+    /// It is not begun later than this.
+    pub expires_at: Timestamp,
+}
+
+/// What follows from a decision about a launch or a release.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SliceRunWrite {
+    /// Identifier of the claim.
+    pub claim_id: ClaimId,
+    /// Number of the write that was decided on.
+    pub revision: i64,
+    /// The run as it is from now on.
+    pub run: SliceRun,
+    /// Moment at which it is looked at again.
+    pub due_at: Timestamp,
+    /// A task for the agent.
+    pub task: Option<NewSliceTask>,
+    /// What the agent proved.
+    pub proofs: Vec<SliceProof>,
+    /// Lines for the timeline of the node.
+    pub history: Vec<TimelineEvent>,
+}
+
+/// Takes a reserved claim: it does not expire any more, and its fencing token is another one.
+async fn launch(conn: &mut Conn, now: Timestamp, new: &NewSliceLaunch) -> Result<bool, StoreError> {
+    let NewSliceLaunch { id, fence, spec, actor, reason } = new;
+    let taken = conn
+        .execute(
+            "UPDATE slice_claim SET state = 'preparing', expires_at = NULL, fence = fence + 1 \
+             WHERE id = $1 AND ($2 IS NULL OR fence = $2) AND state = 'reserved' \
+             AND expires_at > $3",
+            args![id.0, *fence, now],
+        )
+        .await?;
+    if taken == 0 {
+        return Ok(false);
+    }
+    let claim = slice_claim::read_one(conn, *id).await?;
+    let run = new_launch(now);
+    table::insert(conn, now, &claim, &run, spec).await?;
+    follow(conn, now, &claim, &run, "its slice is being launched").await?;
+    let sql = "UPDATE slice_slot SET fence = $3 WHERE node_id = $1 AND claim_id = $2";
+    conn.execute(sql, args![claim.node_id.0, id.0, claim.fence]).await?;
+    let detail = json!({ "claim": id, "image": spec.image, "reason": reason });
+    let text = format!("{actor} launches claim {id} with image {}: {reason}", spec.image);
+    note(conn, now, &claim, ("slice.launch", actor, detail), text).await?;
+    Ok(true)
+}
+
+async fn note(
+    conn: &mut Conn,
+    now: Timestamp,
+    claim: &SlotClaim,
+    (action, actor, detail): (&str, &str, serde_json::Value),
+    text: String,
+) -> Result<(), StoreError> {
+    let entry = NewAuditEntry {
+        actor: actor.to_owned(),
+        action: action.to_owned(),
+        subject: claim.node_id.to_string(),
+        detail,
+    };
+    audit::append(conn, now, &entry).await?;
+    let line = TimelineEvent {
+        at: now,
+        run_id: None,
+        step: None,
+        source: Source::Operator,
+        code: TimelineCode::SliceAsked.into(),
+        text,
+    };
+    timeline::append(conn, [(claim.node_id, &line)]).await
+}
+
+/// Sets claim and slots to what the run says of them.
+async fn follow(
+    conn: &mut Conn,
+    now: Timestamp,
+    claim: &SlotClaim,
+    run: &SliceRun,
+    reason: &str,
+) -> Result<(), StoreError> {
+    let states = claim_and_slot_state(run);
+    if states.0.is_live() {
+        return slice_claim::set_states(conn, now, claim, states, reason).await;
+    }
+    slice_claim::end(conn, now, claim, states, reason).await
+}
+
+/// Begins the release of a launched claim, or begins a blocked one again.
+async fn release(
+    conn: &mut Conn,
+    now: Timestamp,
+    asked: &SlotClaimRelease,
+) -> Result<SlotClaim, StoreError> {
+    let SlotClaimRelease { id, fence, actor, reason } = asked;
+    let refused = |code, detail: String| Err(StoreError::conflict(code, detail));
+    // Two requests at once: the second one waits for the first.
+    conn.first("SELECT id FROM slice_claim WHERE id = $1 {LOCK}", args![id.0]).await?;
+    let claim = slice_claim::read_one(conn, *id).await?;
+    if fence.is_some_and(|fence| fence != claim.fence) {
+        let detail = format!("claim {id} has the fencing token {}", claim.fence);
+        return refused(ProblemCode::ClaimFenced, detail);
+    }
+    let is_launched = matches!(
+        claim.state,
+        ClaimState::Preparing | ClaimState::InUse | ClaimState::CleanupBlocked
+    );
+    let stored = table::read(conn, *id).await?.filter(|_| is_launched);
+    let Some(StoredSliceRun { run, revision, .. }) = stored else {
+        return refused(ProblemCode::ClaimInUse, format!("claim {id} is {}", claim.state));
+    };
+    let run = to_release(&run, now, reason);
+    if !table::replace(conn, *id, revision, &run, now).await? {
+        return refused(ProblemCode::ClaimFenced, format!("claim {id} has moved on meanwhile"));
+    }
+    let sql = "UPDATE node_task SET expires_at = $3 WHERE node_id = $1 AND claim_id = $2 \
+               AND delivered_at IS NULL AND finished_at IS NULL";
+    conn.execute(sql, args![claim.node_id.0, id.0, now]).await?;
+    let sql = "UPDATE slice_claim SET fence = fence + 1 WHERE id = $1";
+    conn.execute(sql, args![id.0]).await?;
+    follow(conn, now, &claim, &run, &format!("its slice is being taken back: {reason}")).await?;
+    let text = format!("{actor} releases claim {id}: {reason}");
+    let detail = json!({ "claim": id, "reason": reason });
+    note(conn, now, &claim, ("slice.release", actor, detail), text).await?;
+    slice_claim::read_one(conn, *id).await
+}
+
+async fn advance(
+    conn: &mut Conn,
+    now: Timestamp,
+    write: &SliceRunWrite,
+) -> Result<Option<SlotClaim>, StoreError> {
+    let SliceRunWrite { claim_id, revision, run, due_at, task, proofs, history } = write;
+    if !table::replace(conn, *claim_id, *revision, run, *due_at).await? {
+        return Ok(None);
+    }
+    let claim = slice_claim::read_one(conn, *claim_id).await?;
+    table::append_proofs(conn, now, *claim_id, proofs).await?;
+    if let Some(task) = task {
+        insert_task(conn, now, &claim, task).await?;
+    }
+    if claim_and_slot_state(run).0 != claim.state {
+        let reason = match run.status {
+            SliceRunStatus::Succeeded if run.reason.is_empty() => {
+                format!("the {} of claim {claim_id} ended", run.kind)
+            }
+            SliceRunStatus::Succeeded => format!("proven clean after: {}", run.reason),
+            _ => run.reason.clone(),
+        };
+        follow(conn, now, &claim, run, &reason).await?;
+    }
+    timeline::append(conn, history.iter().map(|event| (claim.node_id, event))).await?;
+    Ok(Some(claim))
+}
+
+async fn insert_task(
+    conn: &mut Conn,
+    now: Timestamp,
+    claim: &SlotClaim,
+    task: &NewSliceTask,
+) -> Result<(), StoreError> {
+    let values = vec![
+        task.id.0.into(),
+        claim.node_id.0.into(),
+        Val::json(&task.spec)?,
+        now.into(),
+        task.expires_at.into(),
+        claim.id.0.into(),
+    ];
+    let sql = "INSERT INTO node_task \
+               (id, node_id, run_id, spec, created_at, expires_at, actor, claim_id) \
+               SELECT $1, node_id, run_id, $3, $4, $5, 'gpuaas', $6 FROM heartbeat \
+               WHERE node_id = $2";
+    if conn.execute(sql, values).await? == 0 {
+        let detail = format!("no agent of node {} was ever heard", claim.node_id);
+        return Err(StoreError::conflict(ProblemCode::NodeWithoutAgent, detail));
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Begins the launch of a reserved claim: it does not expire any more, and its fencing token is
+    /// another one, so whoever has the old one can neither launch nor release it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; `claim_in_use` where it is not reserved, `claim_fenced`;
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn launch_slot_claim(
+        &self,
+        now: Timestamp,
+        new: NewSliceLaunch,
+    ) -> Result<SlotClaim, StoreError> {
+        let (id, fence) = (new.id, new.fence);
+        let taken =
+            self.write(move |conn| Box::pin(async move { launch(conn, now, &new).await })).await?;
+        let claim = self.slot_claim(id).await?;
+        if taken {
+            return Ok(claim);
+        }
+        if fence.is_some_and(|fence| fence != claim.fence) {
+            let detail = format!("claim {id} has the fencing token {}", claim.fence);
+            return Err(StoreError::conflict(ProblemCode::ClaimFenced, detail));
+        }
+        let detail = format!("claim {id} is {}", claim.state);
+        Err(StoreError::conflict(ProblemCode::ClaimInUse, detail))
+    }
+
+    /// Begins the release of a claim that was launched, or once more that of one whose release is
+    /// blocked. Its fencing token is another one from then on.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; `claim_in_use` where it was not launched, ended, or is being released;
+    /// `claim_fenced`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn begin_slice_release(
+        &self,
+        now: Timestamp,
+        asked: SlotClaimRelease,
+    ) -> Result<SlotClaim, StoreError> {
+        self.write(move |conn| Box::pin(async move { release(conn, now, &asked).await })).await
+    }
+
+    /// The launch or release of a claim; none: the claim was not launched.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn slice_run(&self, id: ClaimId) -> Result<Option<StoredSliceRun>, StoreError> {
+        table::read(&mut self.reader().await?, id).await
+    }
+
+    /// Claims whose launch or release is due, the longest due first.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn due_slice_runs(
+        &self,
+        now: Timestamp,
+        at_most: u32,
+    ) -> Result<Vec<ClaimId>, StoreError> {
+        let sql = "SELECT slice_run.claim_id FROM slice_run JOIN slice_claim \
+                   ON slice_claim.id = slice_run.claim_id WHERE slice_run.status = 'running' \
+                   AND slice_run.due_at <= $1 AND slice_claim.ended_at IS NULL \
+                   ORDER BY slice_run.due_at LIMIT $2";
+        let rows = self.reader().await?.all(sql, args![now, i64::from(at_most)]).await?;
+        rows.iter().map(|row| row.cols().id(ClaimId)).collect()
+    }
+
+    /// Writes what follows from a decision; answers whether the run was still as it was decided on,
+    /// and nothing was changed where it was not.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; `node_without_agent`; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
+    pub async fn advance_slice_run(
+        &self,
+        now: Timestamp,
+        write: SliceRunWrite,
+    ) -> Result<bool, StoreError> {
+        let ends_well = claim_and_slot_state(&write.run).0 == ClaimState::Released
+            && write.run.status == SliceRunStatus::Succeeded;
+        let has_task = write.task.is_some();
+        let advanced = self
+            .write(move |conn| Box::pin(async move { advance(conn, now, &write).await }))
+            .await?;
+        let Some(claim) = &advanced else { return Ok(false) };
+        if has_task {
+            self.signal_task(claim.node_id);
+        }
+        if ends_well {
+            self.inner.placements.give_back(claim.node_id, slice_claim::slot_set(&claim.slots));
+        }
+        Ok(true)
+    }
+}
