@@ -115,6 +115,7 @@ async fn a_loop_that_panics_is_named() {
         ("site watcher", "watcher of site lab"),
         ("sweep", "sweep"),
         ("batches", "batches"),
+        ("slice runs", "slice runs"),
         ("agent watch", "agent watch"),
     ] {
         let harness = Harness::start(1, ProfileSpec::default()).await;

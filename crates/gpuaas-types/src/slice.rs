@@ -226,11 +226,11 @@ pub struct SliceDrive {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SliceSeed {
-    /// `meta-data`.
+    /// Content of the file `meta-data`.
     pub meta_data: String,
-    /// `user-data`.
+    /// Content of the file `user-data`.
     pub user_data: String,
-    /// `network-config`.
+    /// Content of the file `network-config`.
     pub network_config: String,
 }
 

@@ -248,3 +248,29 @@ async fn an_agent_that_says_nothing_is_asked_before_anything_is_repeated() {
     assert_eq!(slice.show(&id).await["state"], "in_use");
     assert_eq!(slice.host.domains(), 1);
 }
+
+#[tokio::test]
+async fn several_control_planes_give_each_action_once() {
+    let slice = SliceRig::new().await;
+    let id = slice.claim().await;
+    slice.launch(&id, "debian-13.raw").await.ok();
+    let mut given = Vec::new();
+    for turn in 0..40 {
+        tokio::join!(slice.step(), slice.step(), slice.step());
+        let Some((task, action, result)) = slice.agent_turn().await else {
+            if turn > 20 || slice.show(&id).await["state"] != "in_use" {
+                break;
+            }
+            release(&slice.rig, &id, "").await.ok();
+            continue;
+        };
+        given.push(action);
+        let answer = format!("/agent/v1/tasks/{task}/result");
+        slice.rig.call("POST", &answer, Some(&slice.credential), Some(result)).await.ok();
+    }
+    use SliceAction::{AwaitGuest, Define, Erase, Prepare, ReadBack, Reset, Start, Stop, Verify};
+    assert_eq!(given, [Verify, Prepare, Define, Start, AwaitGuest, Stop, Reset, Erase, ReadBack]);
+    assert_eq!(slice.slot(0).await.0, "free");
+    let ended = slice.show(&id).await;
+    assert_eq!(ended["proofs"].as_array().unwrap().len(), 9, "each proof is kept once");
+}

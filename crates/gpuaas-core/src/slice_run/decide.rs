@@ -53,7 +53,7 @@ pub struct SliceSnapshot<'a> {
 pub enum SliceDecision {
     /// Have the agent do this.
     Act {
-        /// What.
+        /// The action.
         action: SliceAction,
         /// Of a probe: the action whose outcome is unknown.
         probed: Option<SliceAction>,
@@ -70,17 +70,17 @@ pub enum SliceDecision {
     },
     /// The launch failed before anything was changed.
     Refuse {
-        /// Why.
+        /// Reason as a sentence.
         reason: String,
     },
     /// The launch failed: what was prepared is taken back.
     Abandon {
-        /// Why.
+        /// Reason as a sentence.
         reason: String,
     },
     /// Something of the release is unproven.
     Block {
-        /// What.
+        /// What is unproven, as a sentence.
         reason: String,
     },
     /// It ended as it should.

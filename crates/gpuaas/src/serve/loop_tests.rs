@@ -36,6 +36,7 @@ async fn a_loop_that_panics_ends_the_command_with_its_name() {
         "site watchers",
         "sweep",
         "batches",
+        "slice runs",
         "agent watch",
         "operator listener",
         "node listener",
