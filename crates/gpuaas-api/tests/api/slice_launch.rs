@@ -7,7 +7,7 @@ use gpuaas_bundle::{Envelope, order};
 use gpuaas_engine::step_slice_runs;
 use gpuaas_node_agent::slice::{StandInFault, StandInHost, carry_out};
 use gpuaas_types::agent::{TaskKeys, TaskSpec};
-use gpuaas_types::slice::SliceAction;
+use gpuaas_types::slice::{SliceAction, SliceTask};
 use gpuaas_types::{NodeId, RandomIds};
 use serde_json::{Value, json};
 
@@ -37,8 +37,7 @@ impl SliceRig {
             self.step().await;
             let Some((id, action, result)) = self.agent_turn().await else { return done };
             done.push(action);
-            let answer = format!("/agent/v1/tasks/{id}/result");
-            self.rig.call("POST", &answer, Some(&self.credential), Some(result)).await.ok();
+            self.answer(&id, result).await;
         }
         unreachable!("it does not come to rest: {done:?}")
     }
@@ -49,16 +48,29 @@ impl SliceRig {
 
     /// The agent fetches one task and carries it out; none: there is none.
     async fn agent_turn(&self) -> Option<(String, SliceAction, Value)> {
+        let (id, task) = self.fetch().await?;
+        Some((id, task.action, self.carry_out(&task).await))
+    }
+
+    /// The agent fetches one task; none: there is none.
+    async fn fetch(&self) -> Option<(String, SliceTask)> {
         let asked = self.rig.call("GET", "/agent/v1/tasks", Some(&self.credential), None).await;
-        let batch = asked.ok();
-        let order: Envelope =
-            serde_json::from_value(batch["tasks"].get(0)?["order"].clone()).unwrap();
+        let order = asked.ok()["tasks"].get(0)?["order"].clone();
+        let order: Envelope = serde_json::from_value(order).unwrap();
         let keys = self.rig.get("/api/v1/task-keys").await.ok();
         let keys: TaskKeys = serde_json::from_value(keys).unwrap();
         let task = order::admit(&order, &keys, self.node_id, self.rig.now()).unwrap();
-        let TaskSpec::Slice { slice } = &task.spec else { unreachable!("{task:?}") };
-        let result = carry_out(&*self.host, slice).await;
-        Some((task.id.to_string(), slice.action, serde_json::to_value(result).unwrap()))
+        let TaskSpec::Slice { slice } = task.spec else { unreachable!("{task:?}") };
+        Some((task.id.to_string(), *slice))
+    }
+
+    async fn carry_out(&self, task: &SliceTask) -> Value {
+        serde_json::to_value(carry_out(&*self.host, task).await).unwrap()
+    }
+
+    async fn answer(&self, id: &str, result: Value) {
+        let path = format!("/agent/v1/tasks/{id}/result");
+        self.rig.call("POST", &path, Some(&self.credential), Some(result)).await.ok();
     }
 
     async fn claim(&self) -> String {
@@ -240,8 +252,7 @@ async fn an_agent_that_says_nothing_is_asked_before_anything_is_repeated() {
             slice.rig.advance(3601);
             continue;
         }
-        let answer = format!("/agent/v1/tasks/{task}/result");
-        slice.rig.call("POST", &answer, Some(&slice.credential), Some(result)).await.ok();
+        slice.answer(&task, result).await;
     }
     use SliceAction::{AwaitGuest, Define, Prepare, Probe, Start, Verify};
     assert_eq!(given, [Verify, Prepare, Define, Start, Probe, AwaitGuest]);
@@ -265,12 +276,59 @@ async fn several_control_planes_give_each_action_once() {
             continue;
         };
         given.push(action);
-        let answer = format!("/agent/v1/tasks/{task}/result");
-        slice.rig.call("POST", &answer, Some(&slice.credential), Some(result)).await.ok();
+        slice.answer(&task, result).await;
     }
     use SliceAction::{AwaitGuest, Define, Erase, Prepare, ReadBack, Reset, Start, Stop, Verify};
     assert_eq!(given, [Verify, Prepare, Define, Start, AwaitGuest, Stop, Reset, Erase, ReadBack]);
     assert_eq!(slice.slot(0).await.0, "free");
     let ended = slice.show(&id).await;
     assert_eq!(ended["proofs"].as_array().unwrap().len(), 9, "each proof is kept once");
+}
+
+/// The answer to each action is lost once, whether the agent carried it out or not, and comes too late
+/// where it did.
+#[tokio::test]
+async fn an_answer_that_is_lost_anywhere_leaves_neither_guest_nor_slot_behind() {
+    use SliceAction::{AwaitGuest, Define, Erase, Prepare, ReadBack, Reset, Start, Stop, Verify};
+    let actions = [Verify, Prepare, Define, Start, AwaitGuest, Stop, Reset, Erase, ReadBack];
+    for (lost, happens) in actions.into_iter().flat_map(|one| [(one, true), (one, false)]) {
+        let slice = SliceRig::new().await;
+        let id = slice.claim().await;
+        slice.launch(&id, "debian-13.raw").await.ok();
+        let (mut given, mut late) = (Vec::new(), None);
+        for _ in 0..60 {
+            slice.step().await;
+            let Some((task_id, task)) = slice.fetch().await else {
+                match slice.show(&id).await["state"].as_str() {
+                    Some("in_use") => release(&slice.rig, &id, "").await.ok(),
+                    _ => break,
+                };
+                continue;
+            };
+            given.push(task.action);
+            if task.action == lost && late.is_none() {
+                let result = if happens { slice.carry_out(&task).await } else { Value::Null };
+                late = Some((task_id, result));
+                slice.rig.advance(7 * 3600);
+                continue;
+            }
+            let result = slice.carry_out(&task).await;
+            slice.answer(&task_id, result).await;
+        }
+        let (task_id, result) = late.unwrap();
+        if happens {
+            slice.answer(&task_id, result).await;
+            assert_eq!(slice.drive().await, [], "what comes too late changes nothing");
+        }
+        let ended = slice.show(&id).await;
+        assert_eq!(ended["state"], "released", "{lost} {happens}: {given:?} {ended}");
+        assert_eq!(slice.slot(0).await.0, "free");
+        assert_eq!(slice.host.domains(), 0);
+        let times = |action| given.iter().filter(|one| **one == action).count();
+        let shows = [Prepare, Define, Start, Stop].contains(&lost);
+        let wanted = if happens && shows { 1 } else { 2 };
+        assert_eq!(times(lost), wanted, "{lost} {happens}: {given:?}");
+        let others = actions.into_iter().filter(|one| *one != lost);
+        assert!(others.into_iter().all(|one| times(one) == 1), "{lost}: {given:?}");
+    }
 }
