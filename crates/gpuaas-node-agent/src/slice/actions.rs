@@ -357,7 +357,7 @@ async fn read_back(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceRep
     report.proofs.push(files);
     for (slot, address) in functions(task) {
         let mut unheld = proof(slot, ProofSubject::DevicesUnheld, address);
-        ("/proc".clone_into(&mut unheld.reader), "read".clone_into(&mut unheld.method));
+        (unheld.method, unheld.reader) = ("read".to_owned(), "/proc".to_owned());
         let state = host.function(address).await?;
         match check_unheld(address, state.holders.as_deref()) {
             Ok(()) => unheld.result = ProofResult::Proven,
@@ -380,7 +380,7 @@ async fn read_drive(
 ) -> Result<SliceProof, SliceHostError> {
     let device = drive.serial.as_deref().unwrap_or(&drive.path);
     let mut seen = proof(slot, ProofSubject::DriveReadBack, device);
-    ("canaries".clone_into(&mut seen.method), "16 blocks".clone_into(&mut seen.reader));
+    (seen.method, seen.reader) = ("canaries".to_owned(), "16 blocks".to_owned());
     let state = check_drive(host, drive).await?;
     let (mut survivors, mut looked_at) = (0, 0);
     for (offset, block) in canary::blocks(task, slot, state.size_bytes) {
