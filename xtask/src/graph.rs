@@ -52,6 +52,7 @@ const RULES: &[Rule] = &[
             "gpuaas-core",
             "gpuaas-engine",
             "gpuaas-identity",
+            "gpuaas-image",
             "gpuaas-lab",
             "gpuaas-node-agent",
             "gpuaas-simulation",
@@ -152,6 +153,12 @@ const RULES: &[Rule] = &[
         may_use: &["gpuaas-types"],
         outside: Outside::Without(&["axum", "reqwest", "sqlx", "tokio"]),
         because: "who builds a bundle and who runs one share its form, and nothing else",
+    },
+    Rule {
+        name: "gpuaas-image",
+        may_use: &[],
+        outside: Outside::Without(&["axum", "reqwest", "sqlx", "tokio"]),
+        because: "an image is files and bytes: no control plane, no network, no runtime",
     },
     Rule {
         name: "gpuaas-identity",
