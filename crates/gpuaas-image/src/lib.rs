@@ -1,13 +1,20 @@
 //! Host images for MAAS: what a root file system becomes before a region is given it.
 //!
 //! - [`pack`]: a tree as a `tgz`, in one pass, the same bytes for any number of threads.
+//! - [`lint`]: a finished archive against what curtin and MAAS do with it; [`lint_benchmark`] plants
+//!   faults to see whether that is noticed.
 //!
 //! The crate knows no control plane, no MAAS client and no runtime: an image is files and bytes.
 //! Modules from the bottom up: [`entry`] is what an archive holds, [`tar_writer`] writes it as a
 //! PAX archive, [`gzip`] compresses on all cores, [`tree_walk`] reads a folder.
 
+pub mod archive_index;
+mod disk_image;
 pub mod entry;
 pub mod gzip;
+pub mod lint;
+pub mod lint_benchmark;
 pub mod pack;
+pub mod size;
 pub mod tar_writer;
 pub mod tree_walk;

@@ -1,0 +1,250 @@
+//! Rules about what a build or a host left behind: an image has nothing of one machine.
+
+use super::rule::{
+    LintRule,
+    LintSeverity::{Error, Warning},
+    absolute, path_if,
+};
+use super::subject::LintSubject;
+
+/// What a build writes there, and the only file of that folder which an image may have
+/// (docs/hosts.md#host-images).
+const BUILD_RECORD: &str = "etc/gpuaas/maas-host-image-build.json";
+
+pub(super) const RULES: &[LintRule] = &[
+    LintRule {
+        code: "fstab_left",
+        severity: Error,
+        reason: "/etc/fstab names file systems",
+        breaks: "first boot: where curtin has none of its own to write, systemd waits 90 seconds for the disks of the build",
+        fix: "empty it at the end of the build; curtin writes the machine's",
+        check: |image| path_if(image.lines("etc/fstab").next().is_some(), "/etc/fstab"),
+    },
+    LintRule {
+        code: "swap_left",
+        severity: Error,
+        reason: "a swap file is in the image",
+        breaks: "curtin, extract: each deploy downloads it, and curtin's setting-up-swap makes another",
+        fix: "delete it at the end of the build",
+        check: |image| {
+            let names = ["swapfile", "swap.img", "swap"];
+            absolute(names.iter().filter(|name| image.has(name)))
+        },
+    },
+    LintRule {
+        code: "network_config_left",
+        severity: Error,
+        reason: "the network configuration of another machine is in the image",
+        breaks: "first boot: it is merged with the one of MAAS, and the host waits for ports that it does not have",
+        fix: "delete it at the end of the build; cloud-init writes the machine's",
+        check: |image| {
+            let below = |folder: &'static str, end: &'static str| {
+                let files = image.leaves(folder).map(|(path, _)| path);
+                files.filter(move |path| path.ends_with(end))
+            };
+            let files = below("etc/netplan/", ".yaml")
+                .chain(below("etc/netplan/", ".yml"))
+                .chain(below("etc/systemd/network/", ".network"))
+                .chain(below("etc/NetworkManager/system-connections/", ""))
+                .chain(below("etc/network/interfaces.d/", ""))
+                .chain(below("etc/udev/rules.d/", "-persistent-net.rules"));
+            absolute(files)
+        },
+    },
+    LintRule {
+        code: "machine_id_left",
+        severity: Error,
+        reason: "the image has a machine id",
+        breaks: "first boot: all hosts have the same one, so they ask for the same DHCP lease, and journals and agents take them for one host",
+        fix: "empty /etc/machine-id (or write uninitialized), and link /var/lib/dbus/machine-id to it",
+        check: |image| {
+            let is_set = |path: &&str| {
+                let id = image.index.text(path).unwrap_or_default().trim();
+                !matches!(id, "" | "uninitialized")
+            };
+            absolute(
+                ["etc/machine-id", "var/lib/dbus/machine-id"].iter().filter(|path| is_set(path)),
+            )
+        },
+    },
+    LintRule {
+        code: "random_seed_left",
+        severity: Error,
+        reason: "the image has a random seed",
+        breaks: "first boot: all hosts begin with the same one, and keys that are made early may be equal",
+        fix: "delete /var/lib/systemd/random-seed at the end of the build",
+        check: |image| {
+            let names = [
+                "var/lib/systemd/random-seed",
+                "var/lib/urandom/random-seed",
+                "boot/efi/loader/random-seed",
+            ];
+            absolute(names.iter().filter(|name| image.has(name)))
+        },
+    },
+    LintRule {
+        code: "ssh_host_key_left",
+        severity: Error,
+        reason: "the image has ssh host keys",
+        breaks: "first boot: cloud-init leaves keys alone that are there, and whoever has the image can pass for every host",
+        fix: "delete /etc/ssh/ssh_host_* at the end of the build",
+        check: |image| {
+            let keys = image.leaves("etc/ssh/").map(|(path, _)| path);
+            absolute(keys.filter(|path| path.starts_with("etc/ssh/ssh_host_")))
+        },
+    },
+    LintRule {
+        code: "cloud_init_state_left",
+        severity: Error,
+        reason: "cloud-init has run in the image",
+        breaks: "first boot: it takes what it had cached for the machine's own, and modules that run once per instance do not run",
+        fix: "run cloud-init clean --logs at the end of the build",
+        check: |image| {
+            let folders = ["instance", "instances", "sem", "data"];
+            let below =
+                |name: &&str| image.leaves(&format!("var/lib/cloud/{name}/")).next().is_some();
+            let is_there = |name: &&str| {
+                below(name) || *name == "instance" && image.has("var/lib/cloud/instance")
+            };
+            absolute(
+                folders
+                    .iter()
+                    .filter(|name| is_there(name))
+                    .map(|name| format!("var/lib/cloud/{name}")),
+            )
+        },
+    },
+    LintRule {
+        code: "cloud_init_disabled",
+        severity: Error,
+        reason: "cloud-init is switched off, or may not configure the network",
+        breaks: "first boot: the host has no address or never asks MAAS for user-data, and does not become Deployed",
+        fix: "delete /etc/cloud/cloud-init.disabled and what says network: {config: disabled}",
+        check: |image| {
+            let off = "etc/cloud/cloud-init.disabled";
+            let files = image.leaves("etc/cloud/cloud.cfg.d/").map(|(path, _)| path);
+            let is_off =
+                |path: &&str| network_is_disabled(image.index.text(path).unwrap_or_default());
+            absolute(files.filter(is_off).chain(image.has(off).then_some(off)))
+        },
+    },
+    LintRule {
+        code: "datasource_excludes_maas",
+        severity: Error,
+        reason: "cloud-init is told to ask sources that are not MAAS",
+        breaks: "first boot: it never finds MAAS' metadata, and the machine does not become Deployed",
+        fix: "take datasource_list out of /etc/cloud/cloud.cfg.d, or add MAAS to it",
+        check: |image| {
+            let files = image.leaves("etc/cloud/").map(|(path, _)| path);
+            let excludes = |path: &&str| {
+                let mut lines = image.lines(path);
+                lines.any(|line| line.starts_with("datasource_list:") && !line.contains("MAAS"))
+            };
+            absolute(files.filter(excludes))
+        },
+    },
+    LintRule {
+        code: "credential_left",
+        severity: Error,
+        reason: "the image has a credential",
+        breaks: "every host, and whoever can read the image in MAAS, has it",
+        fix: "delete it at the end of the build; what a host needs comes with its user-data",
+        check: |image| absolute(credentials(image)),
+    },
+    LintRule {
+        code: "password_left",
+        severity: Error,
+        reason: "an account of the image has a password",
+        breaks: "every host can be entered with it",
+        fix: "lock the account (passwd -l) at the end of the build",
+        check: |image| {
+            let has_password = |line: &str| {
+                let field = line.split(':').nth(1).unwrap_or_default();
+                field.is_empty() || field.starts_with('$') || field.starts_with('_')
+            };
+            path_if(image.lines("etc/shadow").any(has_password), "/etc/shadow")
+        },
+    },
+    LintRule {
+        code: "host_state_left",
+        severity: Error,
+        reason: "the image has what one host's bootstrap made",
+        breaks: "first boot: devices, bridges or tokens of another host are there before the machine's own",
+        fix: "leave it to the site bundle; an image has no VFIO binding, virtual function, bridge or token",
+        check: |image| absolute(host_state(image)),
+    },
+    LintRule {
+        code: "resolv_conf_left",
+        severity: Error,
+        reason: "/etc/resolv.conf names the servers of the build",
+        breaks: "first boot: names are asked of servers that the machine need not reach",
+        fix: "make it a link to ../run/systemd/resolve/stub-resolv.conf, or leave it out",
+        check: |image| {
+            let mut lines = image.lines("etc/resolv.conf");
+            path_if(lines.any(|line| line.starts_with("nameserver")), "/etc/resolv.conf")
+        },
+    },
+    LintRule {
+        code: "hostname_left",
+        severity: Warning,
+        reason: "/etc/hostname names the machine of the build",
+        breaks: "first boot: the name is in logs until cloud-init sets the machine's",
+        fix: "delete it or write localhost at the end of the build",
+        check: |image| {
+            let name = image.index.text("etc/hostname").unwrap_or_default().trim();
+            path_if(!matches!(name, "" | "localhost" | "ubuntu" | "debian"), "/etc/hostname")
+        },
+    },
+];
+
+/// Whether a file of cloud-init has `network:` with `config: disabled`, in either style of YAML.
+fn network_is_disabled(text: &str) -> bool {
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    let squeezed = |line: &str| line.split_whitespace().collect::<String>();
+    lines.iter().enumerate().any(|(at, line)| {
+        let line = squeezed(line);
+        let below = lines.get(at + 1).map(|next| squeezed(next)).unwrap_or_default();
+        line == "network:{config:disabled}" || line == "network:" && below == "config:disabled"
+    })
+}
+
+/// Files that let somebody in, or are made to be secret.
+fn credentials<'a>(image: &'a LintSubject<'_>) -> Vec<&'a str> {
+    // A key that the package makes for itself at its installation, known to be no secret.
+    const SNAKE_OIL: &str = "etc/ssl/private/ssl-cert-snakeoil.key";
+    const NAMES: [&str; 7] = [
+        "/.ssh/authorized_keys",
+        "/.netrc",
+        "/.docker/config.json",
+        "/.aws/credentials",
+        "/.maascli.db",
+        "/.bash_history",
+        "/.git-credentials",
+    ];
+    let is_secret = |path: &str, entry: &crate::archive_index::IndexedEntry| {
+        let at_home = path.starts_with("root/") || path.starts_with("home/");
+        let named =
+            at_home && NAMES.iter().any(|name| path.ends_with(name)) && entry.size_bytes > 0;
+        let apt = path == "etc/apt/auth.conf" || path.starts_with("etc/apt/auth.conf.d/");
+        // Host keys have a rule of their own.
+        let host_key = path.starts_with("etc/ssh/ssh_host_");
+        named || apt || entry.has_private_key && path != SNAKE_OIL && !host_key
+    };
+    image.leaves("").filter(|(path, entry)| is_secret(path, entry)).map(|(path, _)| path).collect()
+}
+
+/// Files that a bootstrap or an agent wrote on a host.
+fn host_state<'a>(image: &'a LintSubject<'_>) -> Vec<&'a str> {
+    let binds = |path: &&str| {
+        let mut lines = image.lines(path);
+        lines.any(|line| line.starts_with("options vfio-pci") && line.contains("ids="))
+    };
+    let modprobe = image.leaves("etc/modprobe.d/").map(|(path, _)| path).filter(binds);
+    let own =
+        image.leaves("etc/gpuaas/").map(|(path, _)| path).filter(|path| *path != BUILD_RECORD);
+    let agent = image.leaves("var/lib/gpuaas/").map(|(path, _)| path);
+    let bridges = image.leaves("etc/openvswitch/").map(|(path, _)| path);
+    let bridges = bridges.filter(|path| path.ends_with("/conf.db"));
+    modprobe.chain(own).chain(agent).chain(bridges).collect()
+}
