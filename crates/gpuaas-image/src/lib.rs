@@ -3,6 +3,7 @@
 //! - [`pack`]: a tree as a `tgz`, in one pass, the same bytes for any number of threads.
 //! - [`lint`]: a finished archive against what curtin and MAAS do with it; [`lint_benchmark`] plants
 //!   faults to see whether that is noticed.
+//! - [`plan`]: what a pipeline would do, from a [`recipe`] and the [`overrides`] of an operator.
 //!
 //! The crate knows no control plane, no MAAS client and no runtime: an image is files and bytes.
 //! Modules from the bottom up: [`entry`] is what an archive holds, [`tar_writer`] writes it as a
@@ -14,7 +15,10 @@ pub mod entry;
 pub mod gzip;
 pub mod lint;
 pub mod lint_benchmark;
+pub mod overrides;
 pub mod pack;
+pub mod plan;
+pub mod recipe;
 pub mod size;
 pub mod tar_writer;
 pub mod tree_walk;
