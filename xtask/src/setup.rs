@@ -31,7 +31,7 @@ const fn plain(name: &'static str, package: &'static str, present: fn() -> bool)
     Tool { name, package, present, services: &[], guards: &[] }
 }
 
-const TOOLS: [Tool; 18] = [
+const TOOLS: [Tool; 19] = [
     Tool {
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
@@ -56,6 +56,7 @@ const TOOLS: [Tool; 18] = [
     plain("nft", "nftables", || proc::find("nft").is_some()),
     plain("swtpm", "swtpm", || proc::find("swtpm").is_some()),
     plain("tpm2_quote", "tpm2-tools", || proc::find("tpm2_quote").is_some()),
+    plain("pigz", "pigz", || proc::find("pigz").is_some()),
     plain("setpci", "pciutils", || proc::find("setpci").is_some()),
     plain("virt-xml-validate", "libvirt-clients", || proc::find("virt-xml-validate").is_some()),
     plain("xmllint", "libxml2-utils", || proc::find("xmllint").is_some()),

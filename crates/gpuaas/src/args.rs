@@ -19,6 +19,8 @@ mod bench;
 mod bundle;
 mod context;
 mod examples;
+mod image;
+mod image_overrides;
 mod node;
 mod node_task;
 mod profile;
@@ -42,6 +44,10 @@ pub use bundle::{
     BundleRenderArgs, BundleShowArgs, BundleTrustArgs, BundleWithdrawArgs, RegistryArgs,
 };
 pub use context::{ContextAddArgs, ContextCommand, ContextListArgs, ContextNameArgs};
+#[cfg(feature = "bench")]
+pub use image::{BenchLintArgs, BenchPackArgs};
+pub use image::{FileTypeArgument, ImageCommand, ImageLintArgs, ImagePackArgs, ImagePipelineArgs};
+pub use image_overrides::{OverrideArgs, override_names};
 pub use node::{
     NodeCommand, NodeListArgs, NodeSetArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs,
 };
@@ -133,6 +139,9 @@ pub enum Command {
     /// Bundles: what gives nodes their personality.
     #[command(subcommand)]
     Bundle(BundleCommand),
+    /// Host images: a root file system on its way to MAAS.
+    #[command(subcommand)]
+    Image(ImageCommand),
     /// The audit log: who did what.
     #[command(subcommand)]
     Audit(AuditCommand),

@@ -1,6 +1,8 @@
 //! `gpuaas bench`: measures, and never decides whether a figure is good enough.
 
 mod command_line;
+mod lint;
+mod pack;
 
 use std::sync::Arc;
 
@@ -36,6 +38,8 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Claims(args) => claims_benchmark::run(args, terminal).await,
         BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Attack(args) => attack::run(args, terminal).await,
+        BenchCommand::Pack(args) => pack::run(args, terminal).await,
+        BenchCommand::Lint(args) => lint::run(args, terminal),
         BenchCommand::AttackLoad => attack::run_attacker(terminal).await,
     }
 }

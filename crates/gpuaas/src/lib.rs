@@ -17,6 +17,7 @@ mod config_file;
 mod confirm;
 mod contexts;
 pub mod follow;
+pub mod image;
 mod input_file;
 #[cfg(feature = "lab")]
 pub mod launcher;
@@ -107,6 +108,7 @@ async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failu
         Command::Serve(args) => serve_command::run(args, terminal).await,
         Command::Context(command) => contexts::run(command, terminal),
         Command::Completion(args) => completion::print(args.shell, terminal),
+        Command::Image(command) => image::run(command, terminal),
         Command::Man(args) => manual::write(&args, terminal),
         #[cfg(feature = "lab")]
         Command::MaasSim(args) => gpuaas_lab::region::run(args, terminal).await,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::Format;
 
 /// What a page's rows are, and the page.
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 10] = [
     ("field of profiles", include_str!("../../../docs/reference/profile-fields.md")),
     ("step", include_str!("../../../docs/reference/steps.md")),
     ("wait or park", include_str!("../../../docs/reference/waits-and-parks.md")),
@@ -20,6 +20,8 @@ const PAGES: [(&str, &str); 8] = [
     ("problem of a node", include_str!("../../../docs/reference/node-problems.md")),
     ("blocker of a slot", include_str!("../../../docs/reference/slot-blockers.md")),
     ("line of a timeline", include_str!("../../../docs/reference/timeline.md")),
+    ("fault of an image", include_str!("../../../docs/reference/image-lint.md")),
+    ("override of images", include_str!("../../../docs/reference/image-overrides.md")),
     ("failure of a command", include_str!("../../../docs/reference/command-failures.md")),
 ];
 

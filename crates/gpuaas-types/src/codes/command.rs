@@ -57,6 +57,9 @@ AttackFailed "attack_failed" "The attack of the benchmark does not run" {
 BatchIncomplete "batch_incomplete" "Not every machine of the batch became active" {
     doc: "A batch ended, and runs of it did not end as asked",
 }
+BenchmarkUnusable "benchmark_unusable" "The benchmark cannot be run here" {
+    doc: "A program or a file that a benchmark measures with cannot be used; the detail names it",
+}
 BundleBroken "bundle_broken" "The bundle in this program is broken" {
     doc: "A bundle that is part of the executable cannot be read; a defect of the build",
 }
@@ -137,6 +140,36 @@ HostsUnguarded "hosts_unguarded" "bash cannot be started" {
 }
 HttpUnavailable "http_unavailable" "No HTTP client can be made" {
     doc: "The TLS library or the system's resolver refuses its configuration",
+}
+ImageEntryUnfit "image_entry_unfit" "The tree has a name that no archive holds" {
+    doc: "A name or an attribute of the tree cannot be said in a tar archive",
+}
+ImageFaulty "image_faulty" "The image has faults" {
+    doc: "`gpuaas image lint FILE` found what MAAS, curtin or the first boot would fail on; each finding names its fix",
+}
+ImageOverrideInvalid "image_override_invalid" "An override cannot be used" {
+    doc: "A value does not fit its override, or a name that begins with `GPUAAS_MAAS_HOST_IMAGE_` is none of the table in docs/reference/image-overrides.md",
+}
+ImagePlanOnly "image_plan_only" "This version plans an image and does not build it" {
+    doc: "`gpuaas image pipeline` was told to build or upload; it shows the plan (`--dry-run`) and no more",
+}
+ImageRecipeInvalid "image_recipe_invalid" "The recipe cannot be used" {
+    doc: "A recipe has a field that recipes do not have, a value that does not fit, or leaves nothing to do",
+}
+ImageTreeChanged "image_tree_changed" "The tree changed while it was packed" {
+    doc: "A file became longer or shorter; something runs in the tree",
+}
+ImageTreeMounted "image_tree_mounted" "Something is mounted in the tree" {
+    doc: "A folder of the tree is another file system, such as /proc of a chroot",
+}
+ImageTreeUnreadable "image_tree_unreadable" "The tree cannot be read" {
+    doc: "The folder is not there, or a file of it belongs to somebody else or cannot be read",
+}
+ImageUnreadable "image_unreadable" "The image cannot be read" {
+    doc: "The file is not there, or the disk does not give it back",
+}
+ImageUnwritable "image_unwritable" "The image cannot be written" {
+    doc: "The folder is not there or not this user's, or the disk is full",
 }
 InvariantBroken "invariant_broken" "What must always hold did not" {
     doc: "`gpuaas bench chaos` found a machine lost, doubled or stuck",

@@ -10,6 +10,8 @@ use gpuaas_simulation::arguments::{
     BenchPlacementArgs, BenchRegionArgs,
 };
 
+use super::image::{BenchLintArgs, BenchPackArgs};
+
 /// `gpuaas bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
@@ -41,6 +43,10 @@ pub enum BenchCommand {
     Claims(BenchClaimsArgs),
     /// Start the node agent, and measure what it costs a host that has nothing to do.
     Agent(BenchAgentArgs),
+    /// Pack a tree as an image, and have GNU tar and pigz do the same.
+    Pack(BenchPackArgs),
+    /// Plant faults in good images, one at a time, and see whether each is told by its own code.
+    Lint(BenchLintArgs),
     /// Attack a control plane from one address of loopback, and see whether others are answered.
     Attack(BenchAttackArgs),
     /// The attacker of `bench attack`, which says on standard input what to do.

@@ -116,6 +116,11 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("bundle trust", "gpuaas bundle trust MCowBQYDK2VwAyEA --name site-team"),
     ("bundle keys", "gpuaas bundle keys"),
+    ("image pack", "gpuaas image pack rootfs --to gpuaas-h200-host-ubuntu2404.tar.gz"),
+    ("image lint", "gpuaas image lint gpuaas-h200-host-ubuntu2404.tar.gz --boot-disk 80G"),
+    ("image pipeline", "gpuaas image pipeline --dry-run --upload=0"),
+    ("bench pack", "gpuaas bench pack rootfs --rounds 3 --json"),
+    ("bench lint", "gpuaas bench lint --json"),
     (
         "bundle withdraw",
         "gpuaas bundle withdraw site-net@0.1.0 --site lab --reason \"breaks the uplink\"",
