@@ -37,23 +37,31 @@ pub struct GzipSummary {
 }
 
 struct Job {
-    input: Vec<u8>,
+    buffers: Buffers,
     done: SyncSender<Member>,
 }
 
-/// A compressed member, and the buffer that its input was in.
-struct Member {
-    bytes: Vec<u8>,
+/// What a member is read from and written to; used again and again, so that memory does not depend
+/// on what an allocator does with a mebibyte that is freed.
+#[derive(Debug, Default)]
+struct Buffers {
     input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+/// A compressed member: as many bytes of the output.
+struct Member {
+    buffers: Buffers,
+    length: usize,
 }
 
 /// Compresses what is written to it, and writes it to `W`.
 #[derive(Debug)]
 pub struct ParallelGzip<W> {
     output: W,
-    /// Input of the next member.
-    input: Vec<u8>,
-    free: Vec<Vec<u8>>,
+    /// Of the next member, whose input is gathered.
+    next: Buffers,
+    free: Vec<Buffers>,
     under_way: VecDeque<Receiver<Member>>,
     jobs: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
@@ -82,7 +90,7 @@ impl<W: Write> ParallelGzip<W> {
         let threads = (0..count).map(start).collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
             output,
-            input: Vec::with_capacity(MEMBER_BYTES),
+            next: Buffers::default(),
             free: Vec::new(),
             under_way: VecDeque::new(),
             jobs: Some(jobs),
@@ -97,7 +105,7 @@ impl<W: Write> ParallelGzip<W> {
     /// # Errors
     /// What the output says; a thread that ended early.
     pub fn finish(mut self) -> io::Result<(W, GzipSummary)> {
-        if !self.input.is_empty() || self.written_bytes == 0 && self.under_way.is_empty() {
+        if !self.next.input.is_empty() || self.written_bytes == 0 && self.under_way.is_empty() {
             self.send()?;
         }
         while !self.under_way.is_empty() {
@@ -117,32 +125,34 @@ impl<W: Write> ParallelGzip<W> {
         while self.under_way.len() >= self.threads.len() + SPARE_MEMBERS {
             self.write_oldest()?;
         }
-        let next = self.free.pop().unwrap_or_else(|| Vec::with_capacity(MEMBER_BYTES));
-        let input = std::mem::replace(&mut self.input, next);
+        let next = self.free.pop().unwrap_or_default();
+        let buffers = std::mem::replace(&mut self.next, next);
         let (done, finished) = sync_channel(1);
         let jobs = self.jobs.as_ref().ok_or_else(ended)?;
-        jobs.send(Job { input, done }).map_err(|_| ended())?;
+        jobs.send(Job { buffers, done }).map_err(|_| ended())?;
         self.under_way.push_back(finished);
         Ok(())
     }
 
     fn write_oldest(&mut self) -> io::Result<()> {
         let Some(finished) = self.under_way.pop_front() else { return Ok(()) };
-        let Member { bytes, mut input } = finished.recv().map_err(|_| ended())?;
-        self.hash.update(&bytes);
-        self.output.write_all(&bytes)?;
-        self.written_bytes += bytes.len() as u64;
-        input.clear();
-        self.free.push(input);
+        let Member { mut buffers, length } = finished.recv().map_err(|_| ended())?;
+        let bytes = &buffers.output[..length];
+        self.hash.update(bytes);
+        self.output.write_all(bytes)?;
+        self.written_bytes += length as u64;
+        buffers.input.clear();
+        self.free.push(buffers);
         Ok(())
     }
 }
 
 impl<W: Write> Write for ParallelGzip<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = bytes.len().min(MEMBER_BYTES - self.input.len());
-        self.input.extend_from_slice(&bytes[..count]);
-        if self.input.len() == MEMBER_BYTES {
+        let count = bytes.len().min(MEMBER_BYTES - self.next.input.len());
+        self.next.input.reserve_exact(MEMBER_BYTES - self.next.input.len());
+        self.next.input.extend_from_slice(&bytes[..count]);
+        if self.next.input.len() == MEMBER_BYTES {
             self.send()?;
         }
         Ok(count)
@@ -163,14 +173,14 @@ fn compress_members(waiting: &Mutex<Receiver<Job>>, level: CompressionLvl) {
     let mut compressor = Compressor::new(level);
     loop {
         let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { input, done }) = job else { return };
-        let mut bytes = vec![0; compressor.gzip_compress_bound(input.len())];
+        let Ok(Job { mut buffers, done }) = job else { return };
+        let Buffers { input, output } = &mut buffers;
+        output.resize(compressor.gzip_compress_bound(MEMBER_BYTES), 0);
         // The bound is the largest that there can be. Where it were not, the reader hears that this
         // thread ended.
-        let Ok(length) = compressor.gzip_compress(&input, &mut bytes) else { return };
-        bytes.truncate(length);
+        let Ok(length) = compressor.gzip_compress(input, output) else { return };
         // Nobody waits any more where the writing ended with an error.
-        if done.send(Member { bytes, input }).is_err() {
+        if done.send(Member { buffers, length }).is_err() {
             return;
         }
     }
