@@ -62,7 +62,7 @@ pub enum PackError {
     Entry {
         /// The name that was at hand.
         path: PathBuf,
-        /// Why.
+        /// Why the entry could not be written.
         error: TarWriteError,
     },
     /// The archive could not be written.

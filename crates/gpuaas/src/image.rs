@@ -3,10 +3,10 @@
 mod lint;
 mod pack;
 mod pipeline;
+pub(crate) mod report;
 
-use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_image::pack::PackError;
 
 use crate::args::ImageCommand;
 
@@ -20,10 +20,4 @@ pub fn run(command: ImageCommand, terminal: &mut Terminal) -> Result<(), Failure
         ImageCommand::Lint(args) => lint::run(&args, terminal),
         ImageCommand::Pipeline(args) => pipeline::run(&args, terminal),
     }
-}
-
-/// The failure of a tree that was not packed.
-pub(crate) fn pack_failure(error: &PackError) -> Failure {
-    Failure::coded(Exit::Local, error.code(), "The tree was not packed", error.to_string())
-        .hint(error.hint())
 }

@@ -22,7 +22,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::args::BenchPackArgs;
-use crate::image::pack_failure;
+use crate::image::report::pack_failure;
 
 /// How long the other tools may take.
 const BASELINE_LIMIT: Duration = Duration::from_secs(3600);

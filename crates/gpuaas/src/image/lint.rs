@@ -9,7 +9,7 @@ use gpuaas_image::lint::{
 use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 
-use super::pack::json;
+use super::report::json;
 use crate::args::{FileTypeArgument, ImageLintArgs};
 
 /// What `gpuaas image lint --json` prints.

@@ -6,7 +6,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_image::pack::{PackOptions, PackSummary, pack_to_file};
 use serde::Serialize;
 
-use super::pack_failure;
+use super::report::{json, pack_failure};
 use crate::args::ImagePackArgs;
 
 /// What `gpuaas image pack --json` prints.
@@ -56,16 +56,6 @@ pub(super) fn run(args: &ImagePackArgs, terminal: &mut Terminal) -> Result<(), F
         ("size", mebibytes(report.tgz_bytes)),
         ("tree", format!("{} in {} names", mebibytes(report.tree_bytes), report.entries)),
     ]))
-}
-
-/// One JSON object, as commands print it.
-///
-/// # Errors
-/// `answer_unprintable`, a defect.
-pub(crate) fn json(report: &impl Serialize) -> Result<String, Failure> {
-    use gpuaas_types::codes::CommandCode;
-    serde_json::to_string_pretty(report)
-        .map_err(|error| Failure::local(CommandCode::AnswerUnprintable, error.to_string()))
 }
 
 /// A length for people.

@@ -13,7 +13,7 @@ use gpuaas_image::plan::{EmbeddedBundle, ImagePlan, PlanContext, PlanError};
 use gpuaas_image::recipe::{ImageRecipe, RECIPES, RecipeError};
 use gpuaas_types::codes::CommandCode;
 
-use super::pack::json;
+use super::report::json;
 use crate::args::{ImagePipelineArgs, override_names};
 use crate::input_file::read_file;
 
