@@ -27,7 +27,7 @@ pub(super) const RULES: &[LintRule] = &[
         check: |image| {
             let named = ["etc/os-release", "usr/lib/os-release"];
             let is_named = |path: &&str| image.lines(path).any(|line| line.starts_with("ID="));
-            path_if(!named.iter().any(|path| is_named(path)), "/etc/os-release")
+            path_if(!named.iter().any(is_named), "/etc/os-release")
         },
     },
     LintRule {
