@@ -20,8 +20,8 @@ const PAGES: [(&str, &str); 10] = [
     ("problem of a node", include_str!("../../../docs/reference/node-problems.md")),
     ("blocker of a slot", include_str!("../../../docs/reference/slot-blockers.md")),
     ("line of a timeline", include_str!("../../../docs/reference/timeline.md")),
-    ("fault of an image", include_str!("../../../docs/reference/image-lint.md")),
-    ("override of images", include_str!("../../../docs/reference/image-overrides.md")),
+    ("image fault", include_str!("../../../docs/reference/image-lint.md")),
+    ("image override", include_str!("../../../docs/reference/image-overrides.md")),
     ("failure of a command", include_str!("../../../docs/reference/command-failures.md")),
 ];
 
