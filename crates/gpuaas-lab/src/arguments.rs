@@ -32,7 +32,8 @@ pub struct LabArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = real_hosts)]
     pub real_hosts: usize,
     /// The system that those boot, such as another release's [default: this machine's release, from
-    /// `cargo xtask real-host`].
+    /// `cargo xtask real-host`]. An older one wants the agent of `cargo xtask agent` beside this
+    /// executable: one that was built here wants this machine's C library.
     #[arg(long, value_name = "DIR")]
     pub rootfs: Option<PathBuf>,
     /// Leave everything running afterwards and print the URLs.
