@@ -8,7 +8,7 @@ use axum::extract::{MatchedPath, Query, RawPathParams, Request, State};
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
-use gpuaas_store::{TokenPurpose, sha256};
+use gpuaas_store::{RequestOrigin, TokenPurpose, current_origin, sha256, with_origin};
 use gpuaas_types::TaskId;
 use gpuaas_types::access::{AccessView, OperationRow, Scope, operation};
 use gpuaas_types::codes::ProblemCode;
@@ -39,7 +39,8 @@ pub(crate) async fn check(
     let caller = caller.asks_for(row)?;
     check_site(&ctx, &caller, row, &params, request.uri()).await?;
     request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    let origin = RequestOrigin { role: Some(row.role.to_string()), ..current_origin() };
+    Ok(with_origin(origin, next.run(request)).await)
 }
 
 /// Whose credential the request carries.

@@ -2,13 +2,14 @@
 
 use axum::Json;
 use axum::extract::State;
-use gpuaas_store::{AuditEntry, AuditFilter};
+use gpuaas_core::audit_chain::value_digest;
+use gpuaas_store::{AuditChainRows, AuditEntry, AuditFilter};
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::List;
-use gpuaas_types::audit::AuditItem;
+use gpuaas_types::audit::{AuditChainPage, AuditItem};
 use gpuaas_types::codes::ProblemCode;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::body::QueryParams;
 use crate::ctx::Ctx;
@@ -58,9 +59,47 @@ pub(crate) async fn list(
     Ok(Json(page.list(entries, |entry| entry.id.to_string(), list_item)))
 }
 
+/// Which rows of the chain to read.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChainQuery {
+    /// After this row of the chain.
+    after: Option<String>,
+    /// Most rows.
+    #[schemars(range(min = 1))]
+    limit: Option<u32>,
+}
+
+/// `GET /api/v1/audit/chain?after=&limit=`: the rows of the log as they follow on each other, for
+/// whoever verifies or exports them.
+pub(crate) async fn chain(
+    State(ctx): State<Ctx>,
+    QueryParams(asked): QueryParams<ChainQuery>,
+) -> ApiResult<Json<AuditChainPage>> {
+    let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
+    let AuditChainRows { mut items, head, anchor } = ctx.store.audit_chain(page.query()).await?;
+    let next = page.cut(&mut items, |row| row.seq.to_string());
+    let strays = match next {
+        Some(_) => Vec::new(),
+        None => ctx.store.unchained_audit_entries().await?,
+    };
+    Ok(Json(AuditChainPage { items, next, head, anchor, strays }))
+}
+
+/// SHA-256 of a resource as it is shown, hex: what an entry says of it before and after a change.
+pub(crate) fn spec_digest<T: Serialize>(spec: &T) -> String {
+    value_digest(&serde_json::to_value(spec).unwrap_or_default())
+}
+
 fn list_item(stored: AuditEntry) -> AuditItem {
-    let AuditEntry { id, at, entry, hostname, site } = stored;
+    let AuditEntry { id, at, entry, hostname, site, origin, result, before, after } = stored;
     AuditItem {
+        role: origin.role,
+        address: origin.address,
+        request_id: origin.request_id,
+        result,
+        before,
+        after,
         id,
         at,
         actor: entry.actor,

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use gpuaas_bundle::Digest;
-use gpuaas_store::{IdempotencyKey, KeptResponse, ReplayKey, sha256};
+use gpuaas_store::{IdempotencyKey, KeptResponse, ReplayKey, current_origin, sha256, with_origin};
 use gpuaas_types::Problem;
 use gpuaas_types::codes::ProblemCode;
 use serde_json::Value;
@@ -70,7 +70,7 @@ pub(crate) async fn replay(
         }
         response
     };
-    tokio::spawn(work.in_current_span()).await.map_err(|error| {
+    tokio::spawn(with_origin(current_origin(), work).in_current_span()).await.map_err(|error| {
         tracing::error!(%error, "a request did not end well");
         problem(ProblemCode::Internal).into()
     })

@@ -14,6 +14,7 @@ use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::{NodeState, RunStatus, SiteId};
 use serde_json::json;
 
+use crate::audit::spec_digest;
 use crate::body::{Body, Key};
 use crate::bundles;
 use crate::caller::Caller;
@@ -124,7 +125,8 @@ pub(crate) async fn change(
     };
     let detail = json!({
         "reason": reason, "fields": fields, "hardware": hardware, "site": asked.site,
-        "machine": report,
+        "machine": report, "before_digest": spec_digest(&listed.node.hardware),
+        "after_digest": spec_digest(&hardware),
     });
     let audit =
         NewAuditEntry { actor, action: "node.change".to_owned(), subject: id.to_string(), detail };

@@ -10,6 +10,7 @@ use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, SiteId};
 use serde_json::{Map, Value, json};
 
+use crate::audit::spec_digest;
 use crate::body::{Body, Key, Keys};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
@@ -123,7 +124,10 @@ async fn edit(
     }
     let seen = Some(current.revision);
     let changed = ctx.store.set_profile(ctx.now(), name, seen, &spec, &pins).await?;
-    let detail = json!({ "fields": fields, "revision": changed.revision });
+    let detail = json!({
+        "fields": fields, "revision": changed.revision,
+        "before_digest": spec_digest(&current.spec), "after_digest": spec_digest(&changed.spec),
+    });
     ctx.audit(caller.name(), "profile.change", name, detail).await;
     Ok(changed)
 }

@@ -2,19 +2,23 @@
 //! credential belongs to a node, to the node's history. [`crate::rejection_audit`] bounds how many.
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use gpuaas_identity::{Peer, PeerCertificate};
-use gpuaas_store::{NewAuditEntry, sha256};
+use gpuaas_store::{NewAuditEntry, RequestOrigin, sha256, with_origin};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{NodeId, Problem, TaskId};
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::auth;
 use crate::ctx::Ctx;
 use crate::rejection_audit::CredentialOrigin;
+
+/// Names the request in its answer and in the audit.
+const REQUEST_ID_HEADER: &str = "x-request-id";
 
 /// Whether a code says that a credential was refused, and whether that was made here.
 fn rejected(code: &str) -> Option<CredentialOrigin> {
@@ -78,14 +82,26 @@ fn token(headers: &HeaderMap) -> Option<[u8; 32]> {
     auth::bearer(headers).ok().map(sha256)
 }
 
-/// Runs the request, and records the rejection where its answer is one.
+/// Runs the request, and records the rejection where its answer is one. What it writes to the audit
+/// says where it comes from, and its answer has the identifier that is written there.
 pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) -> Response {
     let client = UnknownClient::from_request(&request);
-    let response = next.run(request).await;
-    if let Some(problem) = response.extensions().get::<Problem>()
-        && let Some(origin) = rejected(&problem.code)
-    {
-        record(&ctx, &client, origin, problem).await;
+    let request_id = Uuid::new_v4().to_string();
+    let header = HeaderValue::from_str(&request_id).ok();
+    let address = client.address.clone();
+    let origin = RequestOrigin { role: None, address, request_id: Some(request_id) };
+    let mut response = with_origin(origin, async {
+        let response = next.run(request).await;
+        if let Some(problem) = response.extensions().get::<Problem>()
+            && let Some(origin) = rejected(&problem.code)
+        {
+            record(&ctx, &client, origin, problem).await;
+        }
+        response
+    })
+    .await;
+    if let Some(header) = header {
+        response.headers_mut().insert(REQUEST_ID_HEADER, header);
     }
     response
 }

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::audit::spec_digest;
 use crate::body::{Body, QueryParams, site_id};
 use crate::caller::Caller;
 use crate::check;
@@ -102,7 +103,10 @@ pub(crate) async fn change(
             Err(StoreError::NotFound { .. }) => return Err(missing().into()),
             Err(error) => return Err(error.into()),
         };
-    let detail = json!({ "before": before, "after": changed.spec });
+    let detail = json!({
+        "before": before, "after": changed.spec,
+        "before_digest": spec_digest(&before), "after_digest": spec_digest(&changed.spec),
+    });
     ctx.audit(caller.name(), "roce.set", &changed.id.to_string(), detail).await;
     Ok(Json(changed))
 }

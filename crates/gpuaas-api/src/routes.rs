@@ -100,7 +100,6 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes", post(nodes::onboard).get(nodes::list))
         .route("/api/v1/onboarding-plans", post(onboard_plan::plan))
         .route("/api/v1/drift", get(drift::list))
-        .route("/api/v1/audit", get(audit::list))
         .route("/api/v1/nodes/stuck", get(stuck::list))
         .route("/api/v1/nodes/{node}", get(nodes::show).patch(node_change::change))
         .route("/api/v1/nodes/{node}/timeline", get(nodes::timeline))
@@ -127,6 +126,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
+        .merge(audit_routes())
         .merge(slice_routes())
         .route_layer(middleware::from_fn_with_state(ctx.clone(), idempotency::replay))
         .route_layer(middleware::from_fn_with_state(ctx.clone(), access::check))
@@ -134,6 +134,13 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(ADMIN_LIMIT, guard::guard))
         .layer(middleware::map_response_with_state(ctx.clone(), say_time))
+}
+
+/// Who did what.
+fn audit_routes() -> Router<Ctx> {
+    Router::new()
+        .route("/api/v1/audit", get(audit::list))
+        .route("/api/v1/audit/chain", get(audit::chain))
 }
 
 /// What concerns slots and claims.

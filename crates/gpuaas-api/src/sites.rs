@@ -10,6 +10,7 @@ use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{Problem, SiteId};
 use serde_json::{Map, Value, json};
 
+use crate::audit::spec_digest;
 use crate::body::{Body, Key};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
@@ -118,11 +119,15 @@ async fn edit(
         probe::check_pool(ctx, &spec, key.expose_secret()).await?;
     }
     let now = ctx.now();
+    let before_digest = spec_digest(&site.spec);
     let changed = ctx
         .store
         .update_site(now, site.id, Some(site.revision), spec, status, new_key.as_ref())
         .await?;
-    let detail = json!({ "fields": fields, "api_key": new_key.is_some() });
+    let detail = json!({
+        "fields": fields, "api_key": new_key.is_some(),
+        "before_digest": before_digest, "after_digest": spec_digest(&changed.spec),
+    });
     ctx.audit(caller.name(), "site.change", name, detail).await;
     Ok(changed)
 }

@@ -7,6 +7,9 @@
 //! Start reading at [`gpuaas_types::steps`], the table of what an onboarding is made of, then
 //! [`decide::table`], which names the function that decides in each step.
 
+pub mod audit_chain;
+#[cfg(test)]
+mod audit_chain_tests;
 pub mod batch;
 pub mod buckets;
 pub mod connectivity;

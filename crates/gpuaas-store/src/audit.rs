@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use gpuaas_types::{NodeId, Timestamp};
 use serde::de::DeserializeOwned;
 
-use crate::database::{Cols, Val, args};
+use crate::database::{Cols, RequestOrigin, Val, args};
 use crate::error::StoreError;
 use crate::page::Page;
 use crate::store::Store;
@@ -24,6 +24,14 @@ pub struct AuditEntry {
     pub hostname: Option<String>,
     /// Name that the site had which it was done to, or to whose node or batch.
     pub site: Option<String>,
+    /// The request that it was done with; empty outside of one.
+    pub origin: RequestOrigin,
+    /// `done`, or the code that it was refused with.
+    pub result: String,
+    /// SHA-256 of what was changed as it was before, hex.
+    pub before: Option<String>,
+    /// SHA-256 of what was changed as it was afterwards, hex.
+    pub after: Option<String>,
 }
 
 /// Which entries to list; what is left empty does not matter.
@@ -56,7 +64,8 @@ impl AuditFilter {
 }
 
 const ENTRIES: &str = "SELECT audit.id, audit.at, audit.actor, audit.action, audit.subject, \
-     audit.detail, node.hostname, audit.site FROM audit_entry AS audit \
+     audit.detail, node.hostname, audit.site, audit.role, audit.address, audit.request_id, \
+     audit.result, audit.before_digest, audit.after_digest FROM audit_entry AS audit \
      LEFT JOIN node ON node.id = audit.node_id";
 
 fn read_entry(mut cols: Cols<'_>) -> Result<AuditEntry, StoreError> {
@@ -71,6 +80,14 @@ fn read_entry(mut cols: Cols<'_>) -> Result<AuditEntry, StoreError> {
         },
         hostname: cols.next()?,
         site: cols.next()?,
+        origin: RequestOrigin {
+            role: cols.next()?,
+            address: cols.next()?,
+            request_id: cols.next()?,
+        },
+        result: cols.next()?,
+        before: cols.next()?,
+        after: cols.next()?,
     })
 }
 

@@ -41,6 +41,7 @@
 mod access_token;
 mod agent;
 mod audit;
+mod audit_chain;
 mod batch;
 mod bmc_access;
 mod bundle;
@@ -98,6 +99,7 @@ mod watch;
 pub use access_token::NewAccessToken;
 pub use agent::ReceivedHeartbeat;
 pub use audit::{AuditEntry, AuditFilter};
+pub use audit_chain::AuditChainRows;
 pub use batch::{
     BatchAdvance, MemberRun, MemberStart, NewBatch, OperatorBatchCommand, StoredBatch, StoredMember,
 };
@@ -105,6 +107,7 @@ pub use bmc_access::{BmcAccess, BmcAccessNote};
 pub use bundle::{BundleApproval, BundleKey, NewBundle, StoredBundle};
 pub use certificate::StoredCertificate;
 pub use connectivity::{ConnectivityNote, ConnectivitySubject};
+pub use database::{RequestOrigin, current_origin, with_origin};
 pub use drift::{ListedDrift, MissedObservation, SweepFinding, SweepSubject};
 pub use error::{StoreError, TokenRejection};
 pub use fleet::{EndedRuns, FleetCounts, NodeCount, OpenRuns, RUN_DURATION_BOUNDS};

@@ -52,6 +52,7 @@ migrations! {
     "0240_folders_emptied"
     "0241_node_tpm"
     "0260_slice_claim"
+    "0270_audit_chain"
     "0290_slice_run"
 }
 

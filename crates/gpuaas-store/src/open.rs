@@ -95,6 +95,7 @@ impl Store {
         store.check_key().await?;
         store.name_regions().await?;
         store.note_place().await?;
+        store.chain_earlier_audit().await?;
         Ok(store)
     }
 
@@ -119,13 +120,17 @@ impl Store {
     }
 }
 
-enum DatabaseUrl {
+pub(crate) enum DatabaseUrl {
     File(PathBuf),
     Postgres(Box<PgConnectOptions>),
 }
 
 impl DatabaseUrl {
-    fn parse(url: &str) -> Result<Self, StoreError> {
+    /// Tells a file from a server.
+    ///
+    /// # Errors
+    /// `database_url_invalid`.
+    pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
         let hint = "use sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE";
         if url.starts_with("postgres:") || url.starts_with("postgresql:") {
             // The parser's words may quote the URL, and that may hold a password.

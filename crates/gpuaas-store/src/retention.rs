@@ -14,6 +14,7 @@
 
 use std::collections::HashSet;
 
+use gpuaas_core::audit_chain::hex;
 use gpuaas_types::{NodeId, RunId, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -21,6 +22,7 @@ use uuid::Uuid;
 use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::audit_expiry::expire_entries;
 
 /// Rows that one page reads at most, and that one transaction deletes at most.
 const SCANNED_ROWS: i64 = 256;
@@ -69,8 +71,17 @@ impl RetainedTable {
                  WHERE line.id > $2 ORDER BY line.id LIMIT $3"
             }
             Self::Audit => {
-                "SELECT id, at, at < $1, actor, action, subject, detail FROM audit_entry \
-                 WHERE id > $2 ORDER BY id LIMIT $3"
+                "SELECT entry.id, entry.at, entry.at < $1 AND chained.seq IS NOT NULL \
+                 AND (entry.action <> 'audit.expire' OR entry.id < (SELECT MAX(id) \
+                 FROM audit_entry WHERE action = 'audit.expire') AND NOT EXISTS \
+                 (SELECT 1 FROM audit_chain AS gone \
+                 WHERE gone.expired = CAST(entry.detail ->> 'group' AS BIGINT))), \
+                 entry.actor, entry.action, entry.subject, entry.detail, entry.role, \
+                 entry.address, entry.request_id, entry.result, entry.before_digest, \
+                 entry.after_digest, entry.node_id, entry.site, chained.seq, \
+                 chained.row_digest, chained.digest FROM audit_entry AS entry \
+                 LEFT JOIN audit_chain AS chained ON chained.entry_id = entry.id \
+                 WHERE entry.id > $2 ORDER BY entry.id LIMIT $3"
             }
             Self::Tokens => {
                 "SELECT token.id, token.created_at, token.purpose <> 'admin' \
@@ -136,6 +147,17 @@ impl RetainedTable {
                 "action": cols.next::<String>()?,
                 "subject": cols.next::<String>()?,
                 "detail": cols.json::<Value>()?,
+                "role": cols.next::<Option<String>>()?,
+                "address": cols.next::<Option<String>>()?,
+                "request_id": cols.next::<Option<String>>()?,
+                "result": cols.next::<String>()?,
+                "before": cols.next::<Option<String>>()?,
+                "after": cols.next::<Option<String>>()?,
+                "node_id": cols.opt_id(NodeId)?,
+                "site": cols.next::<Option<String>>()?,
+                "seq": cols.next::<Option<i64>>()?,
+                "row_digest": cols.next::<Option<Vec<u8>>>()?.map(|digest| hex(&digest)),
+                "digest": cols.next::<Option<Vec<u8>>>()?.map(|digest| hex(&digest)),
             }),
             Self::Tokens => json!({
                 "purpose": cols.next::<String>()?,
@@ -220,6 +242,10 @@ impl Store {
         before: Timestamp,
         after: Option<RowKey>,
     ) -> Result<ExpiredPage, StoreError> {
+        if table == RetainedTable::Audit && after.is_none() {
+            // What has no row of the chain yet does not go.
+            self.chain_audit().await?;
+        }
         let mut conn = self.reader().await?;
         let after = after.unwrap_or_else(|| table.first_key());
         let scanned = conn.all(table.select(), args![before, after, SCANNED_ROWS]).await?;
@@ -248,16 +274,29 @@ impl Store {
         Ok(ExpiredPage { table, lines, next: last.filter(|_| full && some_old), keys })
     }
 
-    /// Deletes the rows of a page, in one transaction. Answers how many there still were.
+    /// Deletes the rows of a page, in one transaction. Answers how many there still were. Of the
+    /// audit log, their rows of the chain stay for as long as the chain needs them, and a record
+    /// says what was deleted.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]; nothing was deleted then.
-    pub async fn delete_expired(&self, page: &ExpiredPage) -> Result<u64, StoreError> {
+    pub async fn delete_expired(
+        &self,
+        now: Timestamp,
+        page: &ExpiredPage,
+    ) -> Result<u64, StoreError> {
         let Some(last) = page.keys.last().copied() else { return Ok(0) };
         let mut values: Vec<Val> = page.keys.iter().copied().map(Val::from).collect();
         // Padded, so that few texts of the statement exist.
         values.resize(values.len().next_power_of_two(), last.into());
         let sql = with_list(page.table.delete(), 1, values.len());
+        if page.table == RetainedTable::Audit {
+            return self
+                .write(move |conn| {
+                    Box::pin(async move { expire_entries(conn, now, sql, values).await })
+                })
+                .await;
+        }
         self.write(move |conn| Box::pin(async move { conn.execute(sql, values).await })).await
     }
 }

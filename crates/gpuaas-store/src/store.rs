@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::database::{
     Conn, GroupHints, GroupWriter, InFlightGuard, PostgresPool, Readers, SentCounters,
-    TransactionCommand, Writer, catch_panic,
+    TransactionCommand, Writer, catch_panic, current_origin,
 };
 use crate::error::StoreError;
 use crate::seal::MasterKey;
@@ -187,10 +187,11 @@ impl Store {
     {
         let _guard = self.track_in_flight();
         match &self.inner.db {
-            Db::Sqlite { writer, .. } => writer.write(Box::new(work)).await,
+            Db::Sqlite { writer, .. } => writer.write(current_origin(), Box::new(work)).await,
             Db::Postgres { pool, .. } => {
                 let counters = &self.inner.counters;
                 let mut conn = Conn::postgres(pool.acquire().await?, counters);
+                conn.set_origin(current_origin());
                 conn.control(TransactionCommand::Begin).await?;
                 let result = catch_panic(async { work(&mut conn).await }).await;
                 if result.is_ok() {
@@ -216,7 +217,7 @@ impl Store {
     {
         if let Db::Postgres { groups, .. } = &self.inner.db {
             let _guard = self.track_in_flight();
-            return groups.write(hints, Box::new(work)).await;
+            return groups.write(hints, current_origin(), Box::new(work)).await;
         }
         self.write(work).await
     }

@@ -4,6 +4,8 @@
 //! here may use one of a table that it refers to, never the other way round.
 
 pub(crate) mod audit;
+pub(crate) mod audit_chain;
+pub(crate) mod audit_expiry;
 pub(crate) mod batch;
 pub(crate) mod certificate;
 pub(crate) mod meta;

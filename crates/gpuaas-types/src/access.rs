@@ -134,6 +134,7 @@ operations! {
     GET    "/metrics"                                            Viewer   Everywhere;
     GET    "/api/v1/access"                                      Viewer   Shared;
     GET    "/api/v1/audit"                                       Viewer   SiteOfQuery;
+    GET    "/api/v1/audit/chain"                                 Viewer   Everywhere;
     GET    "/api/v1/tokens"                                      Admin    Everywhere;
     POST   "/api/v1/tokens"                                      Admin    Everywhere;
     POST   "/api/v1/tokens/{token}/revoke"                       Admin    Everywhere;

@@ -34,7 +34,10 @@ mod task_key;
 mod telemetry;
 mod token;
 
-pub use audit::{AuditCommand, AuditListArgs, NodeTimelineArgs, PageArgs};
+pub use audit::{
+    AuditCommand, AuditExportArgs, AuditForm, AuditListArgs, AuditTarget, AuditVerifyArgs,
+    NodeTimelineArgs, PageArgs,
+};
 pub use batch::{BatchCommand, BatchListArgs, BatchOrderArgs, BatchStartArgs};
 #[cfg(feature = "bench")]
 pub use bench::BenchCommand;

@@ -6,13 +6,22 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 
 use crate::args::{AuditCommand, AuditListArgs, NodeTimelineArgs};
+use crate::audit_chain;
 
 /// `gpuaas audit`.
 ///
 /// # Errors
 /// What the control plane refused.
 pub(crate) async fn run(command: AuditCommand, terminal: &mut Terminal) -> Result<(), Failure> {
-    let AuditCommand::List(AuditListArgs { site, node, actor, since, page, api }) = command;
+    match command {
+        AuditCommand::List(args) => list(args, terminal).await,
+        AuditCommand::Verify(args) => audit_chain::verify(args, terminal).await,
+        AuditCommand::Export(args) => audit_chain::export(args, terminal).await,
+    }
+}
+
+async fn list(args: AuditListArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let AuditListArgs { site, node, actor, since, page, api } = args;
     let filter = [
         ("site", site),
         ("node", node),

@@ -5,6 +5,8 @@
 
 pub mod args;
 mod audit;
+mod audit_chain;
+mod audit_sink;
 pub mod batch;
 #[cfg(feature = "bench")]
 pub mod bench;
@@ -36,6 +38,7 @@ pub mod serve;
 pub mod serve_command;
 mod site_inputs;
 mod slice;
+mod syslog;
 pub mod task_key;
 pub mod telemetry;
 pub mod token;

@@ -30,6 +30,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) mod admin_token;
+mod audit_relay;
 mod data_folder;
 mod limits;
 mod listeners;
@@ -41,7 +42,8 @@ mod preflight;
 mod retention;
 mod server_certificate;
 
-use self::data_folder::{database_url, embedded_path, make_private_dir, unwritable};
+use self::data_folder::unwritable;
+pub(crate) use self::data_folder::{database_url, embedded_path, make_private_dir};
 use self::limits::BothLimits;
 use self::listeners::Sockets;
 

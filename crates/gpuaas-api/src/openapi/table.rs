@@ -126,6 +126,7 @@ fn of_control_plane() -> Vec<Row> {
             .media_type("application/openmetrics-text"),
         row!(GET "/api/v1/access" access::show "What the credential may do"),
         row!(GET "/api/v1/audit" audit::list "The audit log, newest first"),
+        row!(GET "/api/v1/audit/chain" audit::chain "The audit log as a chain of digests"),
         row!(GET "/api/v1/tokens" tokens::list "The tokens of programs"),
         row!(POST "/api/v1/tokens" tokens::create "Make a token").answers(&[201]),
         row!(POST "/api/v1/tokens/{token}/revoke" tokens::revoke "Take a token back"),

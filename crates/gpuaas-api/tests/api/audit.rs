@@ -1,9 +1,10 @@
 //! Reading the audit log and the history of a node.
 
+use gpuaas_core::audit_chain::ChainVerifier;
 use gpuaas_store::NewAuditEntry;
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::{List, Source, TimelineEvent};
-use gpuaas_types::audit::{AuditItem, TimelineLine};
+use gpuaas_types::audit::{AuditChainPage, AuditItem, TimelineLine};
 use serde_json::json;
 
 use crate::rig::Rig;
@@ -53,6 +54,43 @@ async fn the_audit_log_is_read_by_site_node_actor_and_time() {
         let refused = rig.get(&format!("/api/v1/audit?{query}")).await;
         assert_eq!(refused.code(), "invalid_query", "{query}");
     }
+}
+
+#[tokio::test]
+async fn an_entry_names_its_request_and_the_log_is_a_chain() {
+    let rig = Rig::with_site().await;
+    rig.onboard("j22u11").await;
+    let patch = json!({ "pxe_vlan": 101 });
+    rig.patch("/api/v1/sites/lab", patch).await.ok();
+    let list = rig.get("/api/v1/audit?limit=1").await.ok();
+    let entry = &list["items"][0];
+    assert_eq!((&entry["action"], &entry["role"]), (&json!("site.change"), &json!("admin")));
+    assert_eq!(entry["result"], "done");
+    assert_eq!(entry["request_id"].as_str().unwrap().len(), 36);
+    let digests = [&entry["before"], &entry["after"]];
+    assert!(digests.iter().all(|digest| digest.as_str().unwrap().len() == 64), "{entry}");
+    assert_ne!(digests[0], digests[1]);
+
+    let mut verifier: Option<ChainVerifier> = None;
+    let mut path = "/api/v1/audit/chain?limit=1".to_owned();
+    let verdict = loop {
+        let page = rig.get(&path).await.ok();
+        let page: AuditChainPage = serde_json::from_value(page).unwrap();
+        let verifier =
+            verifier.get_or_insert_with(|| ChainVerifier::new(&page.anchor, None).unwrap());
+        page.items.iter().try_for_each(|row| verifier.check(row)).unwrap();
+        match page.next {
+            Some(next) => path = format!("/api/v1/audit/chain?limit=1&after={next}"),
+            None => {
+                let verifier =
+                    std::mem::replace(verifier, ChainVerifier::new(&page.anchor, None).unwrap());
+                break verifier.finish(&page.head, &page.strays).unwrap();
+            }
+        }
+    };
+    let all = actions(&rig, "?limit=1000").await;
+    assert_eq!(verdict.rows, u64::try_from(all.len()).unwrap());
+    assert!(verdict.intact && verdict.rows > 2);
 }
 
 #[tokio::test]

@@ -440,6 +440,7 @@ const ENDPOINTS: &[(&str, &str, Opens)] = &[
     ("GET", "/api/v1/nodes", Admin),
     ("GET", "/api/v1/drift", Admin),
     ("GET", "/api/v1/audit", Admin),
+    ("GET", "/api/v1/audit/chain", Admin),
     ("GET", "/api/v1/nodes/stuck", Admin),
     ("GET", "/api/v1/nodes/{node}", Admin),
     ("GET", "/api/v1/nodes/{node}/timeline", Admin),

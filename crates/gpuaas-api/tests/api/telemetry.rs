@@ -401,6 +401,7 @@ async fn nothing_of_the_request_travels_but_its_path_query_and_accept() {
         "etag",
         "gpuaas-time",
         "x-content-type-options",
+        "x-request-id",
     ];
     assert_eq!(names, kept);
     assert_eq!(answer.headers["content-security-policy"], "sandbox allow-scripts");

@@ -1,7 +1,7 @@
 //! Lists that the server gives in pages.
 
 use gpuaas_types::api::List;
-use gpuaas_types::audit::{AuditItem, TimelineLine};
+use gpuaas_types::audit::{AuditChainPage, AuditItem, TimelineLine};
 use gpuaas_types::change::RunListItem;
 use serde::de::DeserializeOwned;
 
@@ -59,6 +59,18 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn audit(&self, query: &[(&str, String)]) -> Result<List<AuditItem>, Failure> {
         self.page(&["audit"], query).await
+    }
+
+    /// `GET /api/v1/audit/chain`: rows after position `after` of the chain.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn audit_chain(&self, after: i64, limit: u32) -> Result<AuditChainPage, Failure> {
+        let mut url = self.url(&["audit", "chain"])?;
+        url.query_pairs_mut()
+            .append_pair("after", &after.to_string())
+            .append_pair("limit", &limit.to_string());
+        self.answer(self.http.get(url)).await
     }
 
     /// `GET /api/v1/nodes/NODE/timeline`, with these parameters of the query.

@@ -22,6 +22,7 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use gpuaas_types::Timestamp;
 use rusqlite::types::FromSql;
 use serde::de::DeserializeOwned;
@@ -34,6 +35,7 @@ use uuid::Uuid;
 use super::counters::SentCounters;
 use super::group_state::{GroupState, RowsStatement};
 use super::in_flight::InFlightGuard;
+use super::origin::RequestOrigin;
 use super::postgres_pool::{PostgresSession, TransactionCommand};
 use super::sqlite::{Reader, SqliteConnection, SqliteRow};
 use super::statement::{Sql, in_dialect};
@@ -46,8 +48,14 @@ pub(crate) struct Conn {
     counters: Arc<SentCounters>,
     /// What a group of writes shares; none: the connection is of one request.
     group: Option<Box<GroupState>>,
+    /// The request that the writes are made for.
+    origin: RequestOrigin,
+    before_commit: Option<CommitHook>,
     _guard: Option<InFlightGuard>,
 }
+
+/// What a transaction does last.
+pub(crate) type CommitHook = for<'c> fn(&'c mut Conn) -> BoxFuture<'c, Result<(), StoreError>>;
 
 enum Driver {
     Postgres(PostgresSession),
@@ -58,8 +66,7 @@ enum Driver {
 impl Conn {
     /// A connection that begins and ends transactions when told to.
     pub(crate) fn postgres(session: PostgresSession, counters: &Arc<SentCounters>) -> Self {
-        let counters = Arc::clone(counters);
-        Self { driver: Driver::Postgres(session), counters, group: None, _guard: None }
+        Self::new(Driver::Postgres(session), counters)
     }
 
     /// The connection of the SQLite writer.
@@ -67,14 +74,44 @@ impl Conn {
         connection: OwnedMutexGuard<SqliteConnection>,
         counters: &Arc<SentCounters>,
     ) -> Self {
-        let counters = Arc::clone(counters);
-        Self { driver: Driver::Sqlite(connection), counters, group: None, _guard: None }
+        Self::new(Driver::Sqlite(connection), counters)
     }
 
     /// A connection that only reads an SQLite file.
     pub(crate) fn sqlite_reader(reader: Reader, counters: &Arc<SentCounters>) -> Self {
-        let counters = Arc::clone(counters);
-        Self { driver: Driver::SqliteRead(reader), counters, group: None, _guard: None }
+        Self::new(Driver::SqliteRead(reader), counters)
+    }
+
+    fn new(driver: Driver, counters: &Arc<SentCounters>) -> Self {
+        let (counters, origin) = (Arc::clone(counters), RequestOrigin::default());
+        Self { driver, counters, group: None, origin, before_commit: None, _guard: None }
+    }
+
+    /// Whether the database is a PostgreSQL server.
+    pub(crate) const fn is_postgres(&self) -> bool {
+        matches!(self.driver, Driver::Postgres(_))
+    }
+
+    /// The writes that follow are made for this request.
+    pub(crate) fn set_origin(&mut self, origin: RequestOrigin) {
+        self.origin = origin;
+    }
+
+    /// The request that writes are made for.
+    pub(crate) const fn origin(&self) -> &RequestOrigin {
+        &self.origin
+    }
+
+    /// Has the one writer of SQLite call `hook` before it commits; nobody else does.
+    pub(crate) fn call_before_commit(&mut self, hook: CommitHook) {
+        if let Driver::Sqlite(_) = self.driver {
+            self.before_commit = Some(hook);
+        }
+    }
+
+    /// What is to be called before the commit.
+    pub(crate) fn take_commit_hook(&mut self) -> Option<CommitHook> {
+        self.before_commit.take()
     }
 
     /// The same, and `guard` lives as long as the connection.

@@ -38,6 +38,7 @@ use uuid::Uuid;
 use super::connection::Conn;
 use super::counters::SentCounters;
 use super::group_state::{GroupState, RowsStatement};
+use super::origin::RequestOrigin;
 use super::panic::catch_panic;
 use super::postgres_pool::{PostgresPool, TransactionCommand};
 use super::value::Val;
@@ -128,6 +129,7 @@ trait Job: Send + Sync {
 
 struct Request<T> {
     hints: GroupHints,
+    origin: RequestOrigin,
     work: GroupFn<T>,
     result: Option<Result<T, StoreError>>,
     sender: oneshot::Sender<Result<T, StoreError>>,
@@ -140,6 +142,7 @@ impl<T: Send + Sync + 'static> Job for Request<T> {
 
     fn work<'c>(&'c mut self, conn: &'c mut Conn) -> BoxFuture<'c, bool> {
         Box::pin(async move {
+            conn.set_origin(self.origin.clone());
             let result = catch_panic(async { (self.work)(conn).await }).await;
             let ok = result.is_ok();
             self.result = Some(result);
@@ -190,15 +193,16 @@ impl GroupWriter {
         Self { queue }
     }
 
-    /// Queues a request and waits until it is committed.
+    /// Queues a request of this `origin` and waits until it is committed.
     pub(crate) async fn write<T: Send + Sync + 'static>(
         &self,
         hints: GroupHints,
+        origin: RequestOrigin,
         work: GroupFn<T>,
     ) -> Result<T, StoreError> {
         let stopped = || StoreError::unavailable("the store is closed");
         let (sender, receiver) = oneshot::channel();
-        let request = Request { hints, work, result: None, sender };
+        let request = Request { hints, origin, work, result: None, sender };
         self.queue.send(Box::new(request)).await.map_err(|_| stopped())?;
         receiver.await.map_err(|_| stopped())?
     }

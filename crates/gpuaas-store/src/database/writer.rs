@@ -36,8 +36,9 @@ use futures::executor::block_on;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::connection::Conn;
+use super::connection::{CommitHook, Conn};
 use super::counters::SentCounters;
+use super::origin::RequestOrigin;
 use super::panic::catch_panic;
 use super::sqlite::{SqliteLocation, WriterConnection};
 use crate::error::StoreError;
@@ -93,14 +94,16 @@ impl Writer {
         Ok(Self { queue })
     }
 
-    /// Queues `write` and waits until it is committed.
+    /// Queues `write`, which a request of this `origin` makes, and waits until it is committed.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
+        origin: RequestOrigin,
         write: WriteFn<T>,
     ) -> Result<T, StoreError> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |conn| {
             Box::pin(async move {
+                conn.set_origin(origin);
                 let result = catch_panic(async move { write(conn).await }).await;
                 let ok = result.is_ok();
                 let reply: Reply = Box::new(move |committed| {
@@ -218,7 +221,20 @@ async fn transact(
             }
         }
     }
+    if let Some(hook) = conn.take_commit_hook() {
+        call_hook(conn, hook).await?;
+    }
     exec(conn, "COMMIT").await
+}
+
+/// What a hook cannot do is not done, and takes no request with it.
+async fn call_hook(conn: &mut Conn, hook: CommitHook) -> Result<(), StoreError> {
+    exec(conn, "SAVEPOINT hook").await?;
+    if let Err(error) = catch_panic(async { hook(conn).await }).await {
+        tracing::error!(%error, "what is done before a commit failed");
+        exec(conn, "ROLLBACK TO hook").await?;
+    }
+    exec(conn, "RELEASE hook").await
 }
 
 async fn exec(conn: &mut Conn, text: &'static str) -> Result<(), StoreError> {

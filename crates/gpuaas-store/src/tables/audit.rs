@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use uuid::Uuid;
 
+use super::audit_chain::chain_group;
 use crate::database::{Conn, RowsStatement, Val, args};
 use crate::error::StoreError;
 
@@ -19,8 +20,21 @@ pub struct NewAuditEntry {
     pub action: String,
     /// Subject of the action: an identifier or a name.
     pub subject: String,
-    /// Further facts; never a secret.
+    /// Further facts; never a secret. `site` names the site, and `before_digest` and `after_digest`
+    /// are of what was changed.
     pub detail: serde_json::Value,
+}
+
+impl NewAuditEntry {
+    /// `done`, or the code with which something was refused: then the action says so.
+    fn result(&self) -> &str {
+        let refused = self.action.ends_with("refused").then(|| self.text("code")).flatten();
+        refused.unwrap_or("done")
+    }
+
+    fn text(&self, member: &str) -> Option<&str> {
+        self.detail.get(member).and_then(serde_json::Value::as_str)
+    }
 }
 
 /// Marks a request that its sender may repeat. The key belongs to one request: the same key with
@@ -36,10 +50,13 @@ pub struct IdempotencyKey {
 /// The node of an entry is its subject, or that of the run that is its subject. Its site is kept by
 /// name: an entry tells of sites that are gone.
 const APPEND: RowsStatement = RowsStatement {
-    head: "WITH v (at, actor, action, subject, detail, subject_id, site, batch) AS (",
-    tail: ") INSERT INTO audit_entry (at, actor, action, subject, detail, node_id, site) \
+    head: "WITH v (at, actor, action, subject, detail, subject_id, site, batch, role, address, \
+           request_id, result, before_digest, after_digest) AS (",
+    tail: ") INSERT INTO audit_entry (at, actor, action, subject, detail, node_id, site, role, \
+           address, request_id, result, before_digest, after_digest) \
            SELECT v.at, v.actor, v.action, v.subject, v.detail, node.id, \
-           COALESCE(v.site, site.name) FROM v LEFT JOIN run ON run.id = v.subject_id \
+           COALESCE(v.site, site.name), v.role, v.address, v.request_id, v.result, \
+           v.before_digest, v.after_digest FROM v LEFT JOIN run ON run.id = v.subject_id \
            LEFT JOIN node ON node.id = COALESCE(run.node_id, v.subject_id) \
            LEFT JOIN batch ON batch.name = v.batch \
            LEFT JOIN site ON site.id = COALESCE(node.site_id, batch.site_id)",
@@ -51,7 +68,8 @@ pub(crate) async fn append(
     entry: &NewAuditEntry,
 ) -> Result<(), StoreError> {
     let subject_of = |kind: &str| entry.action.starts_with(kind).then_some(entry.subject.as_str());
-    let in_detail = || entry.detail.get("site").and_then(serde_json::Value::as_str);
+    let in_detail = || entry.text("site");
+    let origin = conn.origin();
     let row = vec![
         now.into(),
         (&entry.actor).into(),
@@ -61,7 +79,14 @@ pub(crate) async fn append(
         Uuid::parse_str(&entry.subject).ok().into(),
         subject_of("site.").or_else(in_detail).into(),
         subject_of("batch.").into(),
+        origin.role.as_deref().into(),
+        origin.address.as_deref().into(),
+        origin.request_id.as_deref().into(),
+        entry.result().into(),
+        entry.text("before_digest").into(),
+        entry.text("after_digest").into(),
     ];
+    conn.call_before_commit(chain_group);
     conn.write_rows(APPEND, vec![row]).await
 }
 

@@ -11,6 +11,7 @@
 )]
 
 mod agents;
+mod audit_chain;
 mod batches;
 mod bundles;
 mod certificates;

@@ -21,9 +21,9 @@ async fn prune(store: &Store, table: RetainedTable, before: Timestamp) -> Vec<Va
         let again = store.expired_rows(table, before, after).await.unwrap();
         assert_eq!(page, again, "reading deletes nothing");
         exported.extend(page.lines.iter().map(|line| serde_json::from_str(line).unwrap()));
-        let deleted = store.delete_expired(&page).await.unwrap();
+        let deleted = store.delete_expired(before, &page).await.unwrap();
         assert_eq!(deleted, u64::try_from(page.lines.len()).unwrap());
-        assert_eq!(store.delete_expired(&page).await.unwrap(), 0, "they are gone");
+        assert_eq!(store.delete_expired(before, &page).await.unwrap(), 0, "they are gone");
         after = page.next;
         if after.is_none() {
             return exported;
@@ -216,6 +216,7 @@ fn old_audit_entries_go_a_page_at_a_time() {
             (0..600).filter(|n| n % 100 != 0).map(|n| format!("s{n}")).collect();
         assert_eq!((subjects, exported.len()), (expected, 594));
         let left = store.audit_entries(0, 1000).await.unwrap();
-        assert_eq!(left.len(), 106, "a hundred that are newer, and six of the open run");
+        let left = left.iter().filter(|entry| entry.entry.action == "test").count();
+        assert_eq!(left, 106, "a hundred that are newer, and six of the open run");
     });
 }

@@ -54,6 +54,12 @@ ArchiveUnwritable "archive_unwritable" "The archive could not be saved" {
 AttackFailed "attack_failed" "The attack of the benchmark does not run" {
     doc: "`gpuaas bench attack` could not start the control plane, or the attacker, or found requests failing before the attack",
 }
+AuditExportFailed "audit_export_failed" "The audit log cannot be written out" {
+    doc: "The target of `gpuaas audit export` cannot be opened or takes no more, or the file of `gpuaas audit verify --file` cannot be read",
+}
+AuditTampered "audit_tampered" "The audit log is not as it was written" {
+    doc: "`gpuaas audit verify` found a row that was changed, removed or put in",
+}
 BatchIncomplete "batch_incomplete" "Not every machine of the batch became active" {
     doc: "A batch ended, and runs of it did not end as asked",
 }

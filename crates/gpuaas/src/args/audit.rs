@@ -1,14 +1,78 @@
 //! `gpuaas audit`.
 
-use clap::{Args, Subcommand};
-use gpuaas_client::arguments::ApiArgs;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use gpuaas_client::arguments::{ApiArgs, ConnectionArgs};
+use gpuaas_core::audit_chain::{hex, parse_digest};
 use gpuaas_types::Timestamp;
+use gpuaas_types::audit::AuditChainEnd;
 
 /// `gpuaas audit`.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
     /// List who did what, the newest first.
     List(AuditListArgs),
+    /// Check that no row was changed, removed or put in, and name the first that was.
+    Verify(AuditVerifyArgs),
+    /// Write the log out: JSON lines that can be verified, or syslog messages.
+    Export(AuditExportArgs),
+}
+
+/// `gpuaas audit verify`.
+#[derive(Debug, Clone, Args)]
+pub struct AuditVerifyArgs {
+    /// Verify what `gpuaas audit export` has written there, and ask nobody.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// A row that an earlier verification has shown: the log has to have it as it was.
+    #[arg(long, value_name = "SEQ:DIGEST", value_parser = chain_end)]
+    pub expect: Option<AuditChainEnd>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas audit export`.
+#[derive(Debug, Clone, Args)]
+pub struct AuditExportArgs {
+    /// Only what comes after this row of the chain.
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    pub after: i64,
+    /// Form of the rows.
+    #[arg(long, value_enum, default_value_t = AuditForm::JsonLines)]
+    pub form: AuditForm,
+    /// Where to: a file to append to, udp://HOST:PORT, tcp://HOST:PORT, or - for stdout.
+    #[arg(long, value_name = "TARGET", default_value = "-", value_parser = target)]
+    pub to: AuditTarget,
+    /// Name of this host in syslog messages [default: as the system has it].
+    #[arg(long, value_name = "NAME")]
+    pub hostname: Option<String>,
+    /// Where to ask.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// Form of exported rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AuditForm {
+    /// A JSON object per row.
+    JsonLines,
+    /// Messages of RFC 5424.
+    Syslog,
+}
+
+/// Where exported rows go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditTarget {
+    /// The command's own output.
+    Stdout,
+    /// The end of a file, which is made where it is missing.
+    File(PathBuf),
+    /// A receiver of datagrams, a row in each: HOST:PORT.
+    Udp(String),
+    /// A receiver that counts bytes (RFC 6587), or reads lines of JSON: HOST:PORT.
+    Tcp(String),
 }
 
 /// `gpuaas audit list`.
@@ -67,6 +131,30 @@ impl PageArgs {
     }
 }
 
+fn target(text: &str) -> Result<AuditTarget, String> {
+    let address = |text: &str| match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(text.to_owned())
+        }
+        _ => Err("write it as udp://HOST:PORT or tcp://HOST:PORT".to_owned()),
+    };
+    match text.split_once("://") {
+        Some(("udp", text)) => address(text).map(AuditTarget::Udp),
+        Some(("tcp", text)) => address(text).map(AuditTarget::Tcp),
+        Some(_) => Err("a target is a file, udp://HOST:PORT, tcp://HOST:PORT or -".to_owned()),
+        None if text == "-" => Ok(AuditTarget::Stdout),
+        None => Ok(AuditTarget::File(PathBuf::from(text))),
+    }
+}
+
+fn chain_end(text: &str) -> Result<AuditChainEnd, String> {
+    let end = text.split_once(':').and_then(|(seq, digest)| {
+        let digest = parse_digest(digest).map(|digest| hex(&digest))?;
+        Some(AuditChainEnd { seq: seq.parse().ok()?, digest })
+    });
+    end.ok_or_else(|| "write it as `gpuaas audit verify` shows the last row: SEQ:DIGEST".to_owned())
+}
+
 fn moment(text: &str) -> Result<Timestamp, String> {
     Timestamp::from_rfc3339(text)
         .or_else(|| Timestamp::from_rfc3339(&format!("{text}T00:00:00Z")))
@@ -75,12 +163,25 @@ fn moment(text: &str) -> Result<Timestamp, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::moment;
+    use super::*;
 
     #[test]
     fn a_day_begins_at_midnight_of_utc() {
         assert_eq!(moment("2026-11-23"), moment("2026-11-23T01:00:00+01:00"));
         assert!(moment("2026-11-23T14:05:00Z") > moment("2026-11-23"));
         assert!(moment("yesterday").is_err());
+    }
+
+    #[test]
+    fn targets_are_told_apart() {
+        assert_eq!(target("-"), Ok(AuditTarget::Stdout));
+        assert_eq!(target("a/b"), Ok(AuditTarget::File("a/b".into())));
+        assert_eq!(target("udp://[::1]:514"), Ok(AuditTarget::Udp("[::1]:514".to_owned())));
+        assert_eq!(target("tcp://h:6514"), Ok(AuditTarget::Tcp("h:6514".to_owned())));
+        for refused in ["tcp://h", "udp://:514", "http://h:1", "tcp://h:x"] {
+            assert!(target(refused).is_err(), "{refused}");
+        }
+        assert!(chain_end(&format!("7:{}", "ab".repeat(32))).is_ok_and(|end| end.seq == 7));
+        assert!(chain_end("7").is_err() && chain_end("7:abc").is_err());
     }
 }

@@ -100,6 +100,8 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("run take-over", "gpuaas run take-over j22u11 --reason \"its owner agreed\" --dry-run"),
     ("drift list", "gpuaas drift list --site lab"),
     ("audit list", "gpuaas audit list --site lab --since 2026-11-23"),
+    ("audit verify", "gpuaas audit verify -o json"),
+    ("audit export", "gpuaas audit export --form syslog --to tcp://log.example:6514"),
     ("bundle new", "gpuaas bundle new site-net"),
     ("bundle lint", "gpuaas bundle lint site-net"),
     ("bundle build", "gpuaas bundle build site-net"),

@@ -12,7 +12,7 @@ use gpuaas_types::codes::CommandCode;
 ///
 /// # Errors
 /// `data_unwritable`, `data_disk_full`.
-pub(super) fn make_private_dir(dir: &Path) -> Result<(), Failure> {
+pub(crate) fn make_private_dir(dir: &Path) -> Result<(), Failure> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|error| unwritable(dir, &error))
 }
@@ -28,13 +28,14 @@ pub(super) fn unwritable(dir: &Path, error: &io::Error) -> Failure {
         .hint("let this user write there, or name another folder with --data")
 }
 
-pub(super) fn database_url(data: &Path, database: Option<&str>) -> String {
+/// URL of the database: the file in `data` where no other one is named.
+pub(crate) fn database_url(data: &Path, database: Option<&str>) -> String {
     let embedded = || format!("sqlite:{}", data.join("gpuaas.db").display());
     database.map_or_else(embedded, str::to_owned)
 }
 
 /// The file of an embedded store; none for a server.
-pub(super) fn embedded_path(database: &str) -> Option<PathBuf> {
+pub(crate) fn embedded_path(database: &str) -> Option<PathBuf> {
     if database.starts_with("postgres:") || database.starts_with("postgresql:") {
         return None;
     }

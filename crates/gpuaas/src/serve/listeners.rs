@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::limits::BothLimits;
 use super::retention::Retention;
 use super::server_certificate::Upkeep;
-use super::{nodes, operators};
+use super::{audit_relay, nodes, operators};
 
 /// What is served, and where.
 pub(super) struct Sockets {
@@ -46,6 +46,13 @@ pub(super) fn spawn(
     }
     if let (Some(nodes), Some(router)) = (nodes, routers.nodes) {
         loops.extend(spawn_for_nodes(nodes, limits.nodes, router, &supervisor, stop));
+    }
+    // An SQLite file's entries are chained as they are written.
+    if store.engine() == "postgresql" {
+        let (store, clock, stop) = (store.clone(), Arc::clone(&clock), stop.clone());
+        loops.push(supervisor.spawn("audit chain", async move {
+            audit_relay::run(store, clock.as_ref(), stop).await;
+        }));
     }
     if let Some(retention) = retention {
         let stop = stop.clone();
