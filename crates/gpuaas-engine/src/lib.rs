@@ -44,6 +44,7 @@ mod reach_script;
 mod reachability;
 mod reads;
 mod recheck;
+pub mod region_diagnosis;
 pub mod region_identity;
 mod repeated_failure;
 mod rewind;

@@ -56,6 +56,11 @@ migrations! {
     "0290_slice_run"
 }
 
+/// Number of the newest migration of PostgreSQL.
+pub(crate) fn newest() -> i64 {
+    postgres().iter().map(|one| one.version).max().unwrap_or_default()
+}
+
 /// Brings a PostgreSQL database up to date.
 pub(crate) fn postgres() -> Migrator {
     let migration = |(name, text): &(&'static str, &'static str)| {

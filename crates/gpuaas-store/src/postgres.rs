@@ -79,6 +79,18 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 /// # Errors
 /// [`StoreError::Open`] with code `database_unreachable`, `startup_locked` or `migration_failed`.
 pub(crate) async fn open(options: PgConnectOptions) -> Result<PostgresPool, StoreError> {
+    let (options, mut first) = connect(options).await?;
+    migrate(&mut first).await?;
+    Ok(PostgresPool::new(options, first))
+}
+
+/// A connection, and the options that the server took.
+///
+/// # Errors
+/// [`StoreError::Open`] with code `database_unreachable`.
+pub(crate) async fn connect(
+    options: PgConnectOptions,
+) -> Result<(PgConnectOptions, PgConnection), StoreError> {
     let place = format!("{}:{}", options.get_host(), options.get_port());
     let unreachable = |why: &dyn std::fmt::Display| {
         StoreError::open(
@@ -99,13 +111,11 @@ pub(crate) async fn open(options: PgConnectOptions) -> Result<PostgresPool, Stor
         Some(plain) => options = plain,
         None => {}
     }
-    let mut first = match first {
-        Err(_) => return Err(unreachable(&"it does not answer")),
-        Ok(Err(error)) => return Err(unreachable(&error)),
-        Ok(Ok(connection)) => connection,
-    };
-    migrate(&mut first).await?;
-    Ok(PostgresPool::new(options, first))
+    match first {
+        Err(_) => Err(unreachable(&"it does not answer")),
+        Ok(Err(error)) => Err(unreachable(&error)),
+        Ok(Ok(connection)) => Ok((options, connection)),
+    }
 }
 
 /// The options for a connection that does not leave this host and for which nobody asked for TLS:

@@ -8,6 +8,7 @@
 //! | [`NODE_PROBLEMS`] | what is wrong with a node in service | `problems[].code` of a node |
 //! | [`TIMELINE`] | lines of a node's history | `code` of a timeline event |
 //! | [`SLOT_BLOCKERS`] | what keeps a slot from being used | `blockers[].code` of a slot map |
+//! | [`DOCTOR_CHECKS`] | what `gpuaas doctor` looks at | `code` of a finding |
 //! | [`COMMANDS`] | what stops a command before or after the API | the first word of an error text |
 //!
 //! The string of a code is what is on the wire and in the database, and never changes its meaning.
@@ -20,6 +21,7 @@
 mod table;
 mod command;
 mod cure;
+mod doctor;
 mod node_problem;
 mod park;
 mod problem;
@@ -29,6 +31,7 @@ mod wait;
 
 pub use command::{COMMANDS, CommandCode, CommandRow};
 pub use cure::Cure;
+pub use doctor::{DOCTOR_CHECKS, DoctorCheckCode, DoctorCheckRow};
 pub use node_problem::{NODE_PROBLEMS, NodeProblemCode, NodeProblemRow, advised_commands};
 pub use park::{PARKS, ParkCode, ParkRow};
 pub use problem::{PROBLEMS, ProblemCode, ProblemRow};
@@ -74,6 +77,11 @@ mod tests {
         );
         well_formed(
             SLOT_BLOCKERS
+                .iter()
+                .map(|row| [row.code.as_str(), row.title, row.next_action, row.doc]),
+        );
+        well_formed(
+            DOCTOR_CHECKS
                 .iter()
                 .map(|row| [row.code.as_str(), row.title, row.next_action, row.doc]),
         );

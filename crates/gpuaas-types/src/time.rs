@@ -56,6 +56,13 @@ impl Timestamp {
         DateTime::parse_from_rfc3339(text).ok().map(|at| Self(at.timestamp_micros()))
     }
 
+    /// Reads a date of HTTP, such as `Mon, 23 Nov 2026 14:05:00 GMT` (RFC 9110, section 5.6.7); none
+    /// where it is not.
+    #[must_use]
+    pub fn from_http_date(text: &str) -> Option<Self> {
+        DateTime::parse_from_rfc2822(text).ok().map(|at| Self(at.timestamp_micros()))
+    }
+
     /// As a chrono date; out-of-range values clamp to the epoch.
     #[must_use]
     pub fn to_chrono(self) -> DateTime<Utc> {
@@ -114,6 +121,13 @@ mod tests {
         let text = serde_json::to_string(&at).unwrap();
         assert_eq!(text, "\"2026-11-20T16:00:00.123456Z\"");
         assert_eq!(serde_json::from_str::<Timestamp>(&text).unwrap(), at);
+    }
+
+    #[test]
+    fn a_date_of_http_is_read() {
+        let read = Timestamp::from_http_date("Fri, 20 Nov 2026 16:00:00 GMT").unwrap();
+        assert_eq!(read.to_string(), "2026-11-20T16:00:00.000000Z");
+        assert_eq!(Timestamp::from_http_date("yesterday"), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use gpuaas_types::access::{OPERATIONS, Role};
 use gpuaas_types::api::Owner;
 use gpuaas_types::codes::{
-    COMMANDS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
+    COMMANDS, DOCTOR_CHECKS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
 };
 use gpuaas_types::limits::LIMITS;
 use gpuaas_types::metrics::METRICS;
@@ -24,7 +24,7 @@ const COMMAND: &str = "cargo test -p gpuaas-types write_reference -- --ignored";
 
 type Page = (&'static str, String);
 
-fn pages() -> [Page; 11] {
+fn pages() -> [Page; 12] {
     [
         ("access.md", access()),
         ("limits.md", limits()),
@@ -34,6 +34,7 @@ fn pages() -> [Page; 11] {
         ("waits-and-parks.md", waits_and_parks()),
         ("node-problems.md", node_problems()),
         ("slot-blockers.md", slot_blockers()),
+        ("doctor.md", doctor_checks()),
         ("timeline.md", timeline()),
         ("steps.md", steps()),
         ("profile-fields.md", profile_fields()),
@@ -163,6 +164,20 @@ fn slot_blockers() -> String {
         let anyway = if row.overridable { "yes" } else { "no" };
         let (code, who) = (row.code, row.fixed_by);
         writeln!(page, "| `{code}` | {title} | {doc} | {who} | {anyway} | {next} |").unwrap();
+    }
+    page
+}
+
+fn doctor_checks() -> String {
+    let mut page = header(
+        "Checks of gpuaas doctor",
+        "What `gpuaas doctor` looks at on the host of a control plane, and what to do where a check finds \
+         a fault.",
+    );
+    page.push_str("\n| code | what is looked at | fault when | next action |\n|---|---|---|---|\n");
+    for row in DOCTOR_CHECKS {
+        let (title, doc, next) = (cell(row.title), cell(row.doc), cell(row.next_action));
+        writeln!(page, "| `{}` | {title} | {doc} | {next} |", row.code).unwrap();
     }
     page
 }

@@ -18,6 +18,7 @@ mod batch;
 mod bench;
 mod bundle;
 mod context;
+mod doctor;
 mod examples;
 mod image;
 mod image_overrides;
@@ -47,6 +48,7 @@ pub use bundle::{
     BundleRenderArgs, BundleShowArgs, BundleTrustArgs, BundleWithdrawArgs, RegistryArgs,
 };
 pub use context::{ContextAddArgs, ContextCommand, ContextListArgs, ContextNameArgs};
+pub use doctor::DoctorArgs;
 #[cfg(feature = "bench")]
 pub use image::{BenchLintArgs, BenchPackArgs};
 pub use image::{FileTypeArgument, ImageCommand, ImageLintArgs, ImagePackArgs, ImagePipelineArgs};
@@ -157,6 +159,8 @@ pub enum Command {
     /// Credentials of programs, and what they may do.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Say what is wrong with this host's control plane, and what to do about it.
+    Doctor(DoctorArgs),
     /// Control planes by name, for who has several.
     #[command(subcommand)]
     Context(ContextCommand),

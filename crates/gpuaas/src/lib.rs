@@ -18,6 +18,7 @@ mod completion;
 mod config_file;
 mod confirm;
 mod contexts;
+mod doctor;
 pub mod follow;
 pub mod image;
 mod input_file;
@@ -109,6 +110,7 @@ fn start_log(filter: &str) -> Result<(), Failure> {
 async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve_command::run(args, terminal).await,
+        Command::Doctor(args) => doctor::run(args, terminal).await,
         Command::Context(command) => contexts::run(command, terminal),
         Command::Completion(args) => completion::print(args.shell, terminal),
         Command::Image(command) => image::run(command, terminal),

@@ -12,13 +12,14 @@ use serde::Serialize;
 use crate::args::Format;
 
 /// What a page's rows are, and the page.
-const PAGES: [(&str, &str); 10] = [
+const PAGES: [(&str, &str); 11] = [
     ("field of profiles", include_str!("../../../docs/reference/profile-fields.md")),
     ("step", include_str!("../../../docs/reference/steps.md")),
     ("wait or park", include_str!("../../../docs/reference/waits-and-parks.md")),
     ("problem of a request", include_str!("../../../docs/reference/problems.md")),
     ("problem of a node", include_str!("../../../docs/reference/node-problems.md")),
     ("blocker of a slot", include_str!("../../../docs/reference/slot-blockers.md")),
+    ("check of the doctor", include_str!("../../../docs/reference/doctor.md")),
     ("line of a timeline", include_str!("../../../docs/reference/timeline.md")),
     ("image fault", include_str!("../../../docs/reference/image-lint.md")),
     ("image override", include_str!("../../../docs/reference/image-overrides.md")),
@@ -115,7 +116,7 @@ fn rows(kind: &'static str, page: &str) -> Vec<ReferenceRow> {
 mod tests {
     use super::*;
     use gpuaas_types::codes::{
-        COMMANDS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
+        COMMANDS, DOCTOR_CHECKS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
     };
     use gpuaas_types::spec::ProfileSpec;
     use gpuaas_types::steps::ROWS;
@@ -128,6 +129,7 @@ mod tests {
         names.extend(WAITS.iter().map(|row| row.code.to_string()));
         names.extend(NODE_PROBLEMS.iter().map(|row| row.code.to_string()));
         names.extend(SLOT_BLOCKERS.iter().map(|row| row.code.to_string()));
+        names.extend(DOCTOR_CHECKS.iter().map(|row| row.code.to_string()));
         names.extend(TIMELINE.iter().map(|row| row.code.to_string()));
         names.extend(COMMANDS.iter().map(|row| row.code.to_string()));
         names.extend(ROWS.iter().map(|row| row.step.to_string()));

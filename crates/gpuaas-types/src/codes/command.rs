@@ -120,6 +120,9 @@ DatabaseUnwritable "database_unwritable" "The embedded store cannot be locked" {
 ExecutableUnknown "executable_unknown" "This program cannot find itself" {
     doc: "The system does not say where the running executable is",
 }
+FaultsFound "faults_found" "Something is wrong with this control plane" {
+    doc: "`gpuaas doctor` found faults; its table names each with what to do",
+}
 FaultFileUnusable "fault_file_unusable" "The fault file cannot be used" {
     doc: "The file of faults for the simulated region cannot be read, or names what does not exist",
 }

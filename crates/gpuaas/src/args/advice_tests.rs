@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 use gpuaas_types::codes::{
-    NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS, advised_commands,
+    DOCTOR_CHECKS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS, advised_commands,
 };
 
 use super::Cli;
@@ -17,6 +17,7 @@ fn advice() -> Vec<&'static str> {
     texts.extend(WAITS.iter().map(|row| row.next_action));
     texts.extend(TIMELINE.iter().map(|row| row.next_action));
     texts.extend(SLOT_BLOCKERS.iter().map(|row| row.next_action));
+    texts.extend(DOCTOR_CHECKS.iter().map(|row| row.next_action));
     texts.extend(NODE_PROBLEMS.iter().map(|row| row.next_action));
     texts
 }

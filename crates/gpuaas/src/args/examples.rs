@@ -149,6 +149,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("token revoke", "gpuaas token revoke ci --reason \"the pipeline is gone\""),
     ("token reset", "gpuaas token reset --data gpuaas-data --reason \"the file was lost\""),
     ("token whoami", "gpuaas token whoami"),
+    ("doctor", "gpuaas doctor --data gpuaas-data -o json"),
     (
         "context add",
         "gpuaas context add lab --server https://gpuaas.example --token-file ~/lab-token",

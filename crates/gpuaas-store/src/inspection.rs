@@ -1,0 +1,140 @@
+//! What a database says of itself, read without a change: for whoever asks before it is opened.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{Connection as _, Row as _};
+use tokio::time::timeout;
+
+use crate::error::StoreError;
+use crate::migrations::{self, SQLITE};
+use crate::open::DatabaseUrl;
+use crate::postgres;
+
+/// For all questions to a server, in wall time.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The oldest PostgreSQL that the statements are for, as `server_version_num` counts.
+const OLDEST_POSTGRES: i64 = 150_000;
+
+/// What a database says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseInspection {
+    /// Engine and its version.
+    pub engine: String,
+    /// Whether the statements are for this version.
+    pub is_supported: bool,
+    /// Which version's tables it has.
+    pub schema: SchemaVersion,
+    /// What is damaged, in the database's own words; none: nothing.
+    pub damage: Option<String>,
+}
+
+/// Which version's tables a database has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaVersion {
+    /// It has none yet.
+    Empty,
+    /// Those of an earlier version.
+    Older,
+    /// Those of this version.
+    Current,
+    /// Those of a later version.
+    Newer,
+}
+
+impl SchemaVersion {
+    fn compare(found: i64, newest: i64) -> Self {
+        match found.cmp(&newest) {
+            _ if found == 0 => Self::Empty,
+            std::cmp::Ordering::Less => Self::Older,
+            std::cmp::Ordering::Equal => Self::Current,
+            std::cmp::Ordering::Greater => Self::Newer,
+        }
+    }
+}
+
+/// Asks the database at `url`, which is written as for [`crate::Store::open`], how it is.
+///
+/// # Errors
+/// [`StoreError::Open`] with code `database_url_invalid` or `database_unreachable`;
+/// [`StoreError::Unavailable`] where it does not answer, or a file is no database.
+pub async fn inspect_database(url: &str) -> Result<DatabaseInspection, StoreError> {
+    match DatabaseUrl::parse(url)? {
+        DatabaseUrl::File(path) => {
+            let asked = tokio::task::spawn_blocking(move || inspect_file(&path));
+            asked.await.map_err(StoreError::unavailable)?
+        }
+        DatabaseUrl::Postgres(options) => timeout(PATIENCE, inspect_server(*options))
+            .await
+            .unwrap_or_else(|_| Err(StoreError::unavailable("it does not answer"))),
+    }
+}
+
+fn inspect_file(path: &Path) -> Result<DatabaseInspection, StoreError> {
+    let connection = open_to_read(path)?;
+    let text = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0));
+    let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let checked = text("PRAGMA quick_check(1)")?;
+    let newest = i64::try_from(SQLITE.len()).unwrap_or(i64::MAX);
+    Ok(DatabaseInspection {
+        engine: format!("SQLite {}", rusqlite::version()),
+        is_supported: true,
+        schema: SchemaVersion::compare(found, newest),
+        damage: Some(checked).filter(|said| said != "ok"),
+    })
+}
+
+/// A connection to a file that is there, which only reads.
+fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(PathBuf::from(path), flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    Ok(connection)
+}
+
+/// Writes the database in the file `from` to a new file `to`, as it is at one moment, while others
+/// read and write it. Blocking.
+///
+/// # Errors
+/// [`StoreError::DiskFull`] or [`StoreError::Unavailable`]; a part of `to` may be there then.
+pub fn copy_database_file(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let connection = open_to_read(from)?;
+    // What was deleted is not copied, and each page is read and checked.
+    connection.execute("VACUUM INTO $1", [to.to_string_lossy()])?;
+    let inspection = inspect_file(to)?;
+    match inspection.damage {
+        Some(damage) => Err(StoreError::unavailable(format!("the copy is damaged: {damage}"))),
+        None => Ok(()),
+    }
+}
+
+async fn inspect_server(options: PgConnectOptions) -> Result<DatabaseInspection, StoreError> {
+    let (_, mut connection) = postgres::connect(options).await?;
+    let number: i64 =
+        first(&mut connection, "SELECT current_setting('server_version_num')::bigint").await?;
+    let version: String =
+        first(&mut connection, "SELECT current_setting('server_version')").await?;
+    let has_tables: bool =
+        first(&mut connection, "SELECT to_regclass('_sqlx_migrations') IS NOT NULL").await?;
+    let found: i64 = if has_tables {
+        first(&mut connection, "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations").await?
+    } else {
+        0
+    };
+    connection.close().await?;
+    Ok(DatabaseInspection {
+        engine: format!("PostgreSQL {version}"),
+        is_supported: number >= OLDEST_POSTGRES,
+        schema: SchemaVersion::compare(found, migrations::newest()),
+        damage: None,
+    })
+}
+
+async fn first<T>(connection: &mut PgConnection, sql: &'static str) -> Result<T, StoreError>
+where
+    T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+{
+    Ok(sqlx::query(sql).fetch_one(connection).await?.try_get(0)?)
+}

@@ -1,0 +1,95 @@
+//! The database: asked before it is opened, so that looking at it changes nothing of another
+//! version's.
+
+use gpuaas_store::{DatabaseInspection, MasterKey, SchemaVersion, Store, inspect_database};
+use gpuaas_types::codes::DoctorCheckCode as Check;
+
+use super::finding::Finding;
+use crate::args::DoctorArgs;
+use crate::serve::{database_url, embedded_path};
+
+/// Looks at the database. Answers it open, where it is one of this version.
+pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Store> {
+    let url = database_url(&args.data, args.database.as_deref());
+    // A URL may hold a password.
+    let subject = embedded_path(&url)
+        .map_or_else(|| "PostgreSQL".to_owned(), |path| path.display().to_string());
+    let inspection = match inspect_database(&url).await {
+        Ok(inspection) => inspection,
+        Err(error) => {
+            findings.push(Finding::fault(Check::DatabaseHealth, &subject, error.to_string()));
+            return None;
+        }
+    };
+    let is_usable = note_inspection(&subject, &inspection, findings);
+    let key_file = args.data.join("master.key");
+    let key_subject = key_file.display().to_string();
+    if !is_usable {
+        let why = "the database cannot be opened";
+        findings.push(Finding::skipped(Check::MasterKey, &key_subject, why));
+        return None;
+    }
+    if !key_file.exists() {
+        findings.push(Finding::fault(Check::MasterKey, &key_subject, "it is not there"));
+        return None;
+    }
+    let opened = match MasterKey::load_or_create(&key_file) {
+        Ok(key) => Store::open(&url, key).await,
+        Err(error) => Err(error),
+    };
+    match opened {
+        Ok(store) => {
+            findings.push(Finding::ok(Check::MasterKey, &key_subject, "it is the database's"));
+            findings.push(audit_chain(&store, &subject).await);
+            Some(store)
+        }
+        Err(error) => {
+            findings.push(Finding::fault(Check::MasterKey, &key_subject, error.to_string()));
+            None
+        }
+    }
+}
+
+/// Notes what the database says of itself. Answers whether it can be opened as it is.
+fn note_inspection(
+    subject: &str,
+    inspection: &DatabaseInspection,
+    findings: &mut Vec<Finding>,
+) -> bool {
+    let DatabaseInspection { engine, is_supported, schema, damage } = inspection;
+    findings.push(match damage {
+        Some(damage) => Finding::fault(Check::DatabaseHealth, subject, damage.clone()),
+        None => Finding::ok(Check::DatabaseHealth, subject, "it answers"),
+    });
+    findings.push(if *is_supported {
+        Finding::ok(Check::DatabaseVersion, subject, engine.clone())
+    } else {
+        Finding::fault(Check::DatabaseVersion, subject, engine.clone())
+    });
+    findings.push(match schema {
+        SchemaVersion::Current => Finding::ok(Check::DatabaseSchema, subject, "of this version"),
+        SchemaVersion::Empty => {
+            Finding::skipped(Check::DatabaseSchema, subject, "it has no tables yet")
+        }
+        SchemaVersion::Older => {
+            Finding::fault(Check::DatabaseSchema, subject, "of an earlier version")
+        }
+        SchemaVersion::Newer => {
+            Finding::fault(Check::DatabaseSchema, subject, "of a later version")
+        }
+    });
+    damage.is_none() && *schema == SchemaVersion::Current
+}
+
+async fn audit_chain(store: &Store, subject: &str) -> Finding {
+    match store.unchained_audit_entries().await {
+        Ok(strays) if strays.is_empty() => {
+            Finding::ok(Check::AuditChain, subject, "every entry has its row")
+        }
+        Ok(strays) => {
+            let seen = format!("entry {} has none", strays.first().copied().unwrap_or_default());
+            Finding::fault(Check::AuditChain, subject, seen)
+        }
+        Err(error) => Finding::skipped(Check::AuditChain, subject, error.to_string()),
+    }
+}
