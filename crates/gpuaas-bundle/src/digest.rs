@@ -3,11 +3,15 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 
 /// A SHA-256 digest (FIPS 180-4). Text form: 64 lowercase hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
+
+/// Bytes of a reader that are digested at once.
+const READ_BYTES: usize = 65_536;
 
 /// The text is not 64 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +26,22 @@ impl Digest {
     #[must_use]
     pub fn sha256(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// SHA-256 of what a reader has left.
+    ///
+    /// # Errors
+    /// The reader's.
+    pub fn sha256_of_reader(reader: &mut impl io::Read) -> io::Result<Self> {
+        let (mut hasher, mut part) = (Sha256::new(), vec![0; READ_BYTES]);
+        loop {
+            match reader.read(&mut part) {
+                Ok(0) => return Ok(Self(hasher.finalize().into())),
+                Ok(length) => hasher.update(part.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Its bytes.
@@ -81,6 +101,7 @@ mod tests {
     fn known_answer_of_fips_180_4() {
         let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::sha256(b"abc").to_string(), text);
+        assert_eq!(Digest::sha256_of_reader(&mut &b"abc"[..]).unwrap().to_string(), text);
         assert_eq!(text.to_uppercase().parse::<Digest>().unwrap(), Digest::sha256(b"abc"));
     }
 

@@ -96,6 +96,36 @@ impl Store {
         .await
     }
 
+    /// Takes the regions of all sites at an operator's word, without a look at them: a database that
+    /// was restored knows nothing of the marks that were written after its backup was made. Another
+    /// control plane that runs all the same yields when it sees the next mark. Answers how many
+    /// regions there are.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn take_control_of_all(&self, now: Timestamp) -> Result<u64, StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                let mut taken = 0;
+                for row in conn.all("SELECT region FROM region_control", args![]).await? {
+                    let region: String = row.cols().next()?;
+                    let mut record = read_control(conn, &region).await?;
+                    record.take(None, now);
+                    put_control(conn, &region, &record).await?;
+                    taken += 1;
+                    let sql =
+                        "SELECT id FROM site WHERE region = $1 AND removed_at IS NULL ORDER BY id";
+                    for row in conn.all(sql, args![&region]).await? {
+                        let site_id = row.cols().id(SiteId)?;
+                        edit_status(conn, now, site_id, |status| status.control = None).await?;
+                    }
+                }
+                Ok(taken)
+            })
+        })
+        .await
+    }
+
     /// Compares where the database is with where it was when it was last opened.
     pub(crate) async fn note_place(&self) -> Result<(), StoreError> {
         let place = self.location().await?;

@@ -131,7 +131,10 @@ impl MasterKey {
     }
 
     /// Seals `secret` for `owner`.
-    pub(crate) fn seal(&self, owner: &str, secret: &SecretString) -> Result<Vec<u8>, StoreError> {
+    ///
+    /// # Errors
+    /// `random_unavailable`, or [`StoreError::Corrupt`] where it is too long.
+    pub fn seal(&self, owner: &str, secret: &SecretString) -> Result<Vec<u8>, StoreError> {
         let key = Zeroizing::new(random::<32>()?);
         let (outer, inner) = (random::<NONCE_BYTES>()?, random::<NONCE_BYTES>()?);
         let wrapped = encrypt(&self.0, outer, owner, &*key)?;
@@ -147,7 +150,10 @@ impl MasterKey {
     }
 
     /// Opens what [`Self::seal`] made for the same owner.
-    pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Result<SecretString, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`]: it was made with another key, for another owner, or is damaged.
+    pub fn open(&self, owner: &str, sealed: &[u8]) -> Result<SecretString, StoreError> {
         let refuse = |why: &str| StoreError::corrupt(format!("secret {owner}"), why);
         let (head, body) =
             sealed.split_at_checked(HEAD_BYTES).ok_or_else(|| refuse("it is too short"))?;

@@ -13,6 +13,7 @@ use gpuaas_lab::arguments::{LabArgs, MaasSimArgs};
 pub use gpuaas_client::arguments::{ApiArgs, ConnectionArgs, Format};
 
 mod audit;
+mod backup;
 mod batch;
 #[cfg(feature = "bench")]
 mod bench;
@@ -39,6 +40,7 @@ pub use audit::{
     AuditCommand, AuditExportArgs, AuditForm, AuditListArgs, AuditTarget, AuditVerifyArgs,
     NodeTimelineArgs, PageArgs,
 };
+pub use backup::{BackupArgs, RestoreArgs};
 pub use batch::{BatchCommand, BatchListArgs, BatchOrderArgs, BatchStartArgs};
 #[cfg(feature = "bench")]
 pub use bench::BenchCommand;
@@ -159,6 +161,10 @@ pub enum Command {
     /// Credentials of programs, and what they may do.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Copy the embedded database and the sealed keys of this host's control plane, while it runs.
+    Backup(BackupArgs),
+    /// Make a data folder from a backup.
+    Restore(RestoreArgs),
     /// Say what is wrong with this host's control plane, and what to do about it.
     Doctor(DoctorArgs),
     /// Control planes by name, for who has several.

@@ -7,6 +7,7 @@ pub mod args;
 mod audit;
 mod audit_chain;
 mod audit_sink;
+mod backup;
 pub mod batch;
 #[cfg(feature = "bench")]
 pub mod bench;
@@ -33,6 +34,7 @@ mod plan_lines;
 mod planned;
 mod reference;
 mod requests;
+mod restore;
 mod run_list;
 pub mod secrets;
 pub mod serve;
@@ -110,6 +112,8 @@ fn start_log(filter: &str) -> Result<(), Failure> {
 async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve_command::run(args, terminal).await,
+        Command::Backup(args) => backup::run(args, terminal).await,
+        Command::Restore(args) => restore::run(args, terminal).await,
         Command::Doctor(args) => doctor::run(args, terminal).await,
         Command::Context(command) => contexts::run(command, terminal),
         Command::Completion(args) => completion::print(args.shell, terminal),

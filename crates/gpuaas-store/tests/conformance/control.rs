@@ -40,6 +40,23 @@ fn a_record_is_written_over_the_one_that_was_read() {
 }
 
 #[test]
+fn a_restored_database_takes_its_regions_at_an_operators_word() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (store, site_id) = (&fixture.store, fixture.site_id);
+        assert_eq!(store.take_control_of_all(NOON).await.unwrap(), 0, "no mark was written yet");
+        let record = ControlRecord { state: ControlState::Yielded, term: 3, ..Default::default() };
+        let control = SiteControl { code: "c".to_owned(), text: "t".to_owned(), since: NOON };
+        let known = ControlRecord::default();
+        store.set_site_control(NOON, site_id, known, record, Some(control)).await.unwrap();
+        assert_eq!(store.take_control_of_all(at(9.0)).await.unwrap(), 1);
+        let taken = store.site_control(site_id).await.unwrap();
+        assert_eq!((taken.state, taken.term, taken.since), (ControlState::Held, 4, Some(at(9.0))));
+        assert_eq!(store.site(site_id).await.unwrap().status.control, None);
+    });
+}
+
+#[test]
 fn a_copy_of_a_database_file_knows_that_it_is_elsewhere() {
     on_each_database(|database| async move {
         let file = database.url.strip_prefix("sqlite:").map(std::path::PathBuf::from);

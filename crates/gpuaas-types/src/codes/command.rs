@@ -60,6 +60,15 @@ AuditExportFailed "audit_export_failed" "The audit log cannot be written out" {
 AuditTampered "audit_tampered" "The audit log is not as it was written" {
     doc: "`gpuaas audit verify` found a row that was changed, removed or put in",
 }
+BackupDamaged "backup_damaged" "The backup cannot be used" {
+    doc: "The folder that `gpuaas restore BACKUP --reason TEXT` names is no backup, lacks a file or has one that is not as it was written",
+}
+BackupFailed "backup_failed" "The backup cannot be made" {
+    doc: "`gpuaas backup --to DIR` cannot read the database or its keys, or cannot write the folder of the backup",
+}
+BackupKeyMissing "backup_key_missing" "The key of the backup is missing" {
+    doc: "The keys in a backup are sealed: `gpuaas restore BACKUP --reason TEXT` wants the file that `--key-file` named for the backup, or the master key itself",
+}
 BatchIncomplete "batch_incomplete" "Not every machine of the batch became active" {
     doc: "A batch ended, and runs of it did not end as asked",
 }
@@ -113,6 +122,9 @@ CommandLineInvalid "command_line_invalid" "The command line is wrong" {
 }
 DataUnwritable "data_unwritable" "The data folder cannot be used" {
     doc: "The data folder cannot be made or written by this user",
+}
+DatabaseNotEmbedded "database_not_embedded" "The database is a server's" {
+    doc: "`gpuaas backup --to DIR` copies the embedded database; PostgreSQL has its own program for that",
 }
 DatabaseUnwritable "database_unwritable" "The embedded store cannot be locked" {
     doc: "The file that marks the owner of the embedded database cannot be opened",

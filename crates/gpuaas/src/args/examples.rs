@@ -149,6 +149,11 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("token revoke", "gpuaas token revoke ci --reason \"the pipeline is gone\""),
     ("token reset", "gpuaas token reset --data gpuaas-data --reason \"the file was lost\""),
     ("token whoami", "gpuaas token whoami"),
+    ("backup", "gpuaas backup --to /var/backups/gpuaas-2026-11-23 --key-file backup.key"),
+    (
+        "restore",
+        "gpuaas restore /var/backups/gpuaas-2026-11-23 --key-file backup.key --reason \"disk lost\"",
+    ),
     ("doctor", "gpuaas doctor --data gpuaas-data -o json"),
     (
         "context add",

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
 
 mod attack;
+mod backup;
 mod loops;
 mod real_host;
 mod replicas;

@@ -207,12 +207,18 @@ fn local_ports(pid: u32) -> BTreeSet<u16> {
 
 /// Looks until `level` is so; answers how many seconds that took.
 #[track_caller]
-fn wait_until(what: &str, mut level: impl FnMut() -> bool) -> f64 {
+fn wait_until(what: &str, level: impl FnMut() -> bool) -> f64 {
+    wait_at_most(PATIENCE_SECONDS, what, level)
+}
+
+/// The same, for as long as that.
+#[track_caller]
+pub(crate) fn wait_at_most(seconds: f64, what: &str, mut level: impl FnMut() -> bool) -> f64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let began = RealClock.now();
     while !level() {
         let now = RealClock.now();
-        assert!(now.seconds_since(began) < PATIENCE_SECONDS, "{what}");
+        assert!(now.seconds_since(began) < seconds, "{what}");
         runtime.block_on(RealClock.sleep_until(now.plus_seconds(LOOK_SECONDS)));
     }
     RealClock.now().seconds_since(began)

@@ -136,11 +136,27 @@ impl Rig {
 
     /// Starts the control plane again, at the addresses that its nodes know, with another agent.
     pub(crate) fn restart(&mut self, agent: &Path) {
-        let host = |url: &str| url.rsplit_once('/').map(|(_, host)| host.to_owned()).unwrap();
-        let addresses = ["listening", "nodes"].map(|name| host(self.control_plane.value(name)));
+        let addresses = self.addresses();
         assert!(self.control_plane.stop().success(), "{}", self.control_plane.log());
         let addresses = [addresses[0].as_str(), addresses[1].as_str()];
         self.control_plane = serve(self.dir.path(), addresses, agent, "again.log");
+    }
+
+    /// Kills the control plane, and starts another one at its addresses, with the data folder in the
+    /// folder `other`.
+    pub(crate) fn replace(&mut self, other: &str) {
+        let addresses = self.addresses();
+        self.control_plane.signal("KILL");
+        self.control_plane.wait();
+        let addresses = [addresses[0].as_str(), addresses[1].as_str()];
+        let dir = self.dir.path().join(other);
+        self.control_plane = serve(&dir, addresses, &agent(), "serve.log");
+    }
+
+    /// Where operators and nodes reach the control plane.
+    fn addresses(&self) -> [String; 2] {
+        let host = |url: &str| url.rsplit_once('/').map(|(_, host)| host.to_owned()).unwrap();
+        ["listening", "nodes"].map(|name| host(self.control_plane.value(name)))
     }
 
     pub(crate) fn path(&self, name: &str) -> String {

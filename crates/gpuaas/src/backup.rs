@@ -1,0 +1,197 @@
+//! `gpuaas backup`: the embedded database as it is at one moment, and what opens it.
+//!
+//! A backup is a folder that appears under its name only whole. Its manifest has the digest of each
+//! file. The master key and the admin token are in it only sealed with a key of the operator's, so a
+//! backup alone opens nothing. Artifacts are not in it: bundles are in the database, and the agent
+//! comes with the executable.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use gpuaas_bundle::Digest;
+use gpuaas_client::failure::{Failure, store_failure};
+use gpuaas_client::terminal::Terminal;
+use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_store::{MasterKey, SecretString, copy_database_file};
+use gpuaas_types::Timestamp;
+use gpuaas_types::codes::CommandCode;
+use serde::{Deserialize, Serialize};
+
+use crate::args::BackupArgs;
+use crate::serve::{database_url, embedded_path};
+
+/// Form of the folder; a later one is not read.
+pub(crate) const FORMAT: u32 = 1;
+/// Files of a backup.
+pub(crate) const MANIFEST: &str = "backup.json";
+pub(crate) const DATABASE: &str = "gpuaas.db";
+pub(crate) const KEYS: &str = "keys.sealed";
+/// What the keys are sealed for.
+pub(crate) const KEYS_OWNER: &str = "backup/keys";
+
+/// What a backup says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackupManifest {
+    pub(crate) format: u32,
+    /// Version of the control plane's executable.
+    pub(crate) version: String,
+    /// Moment before the copy began.
+    pub(crate) made_at: Timestamp,
+    pub(crate) files: Vec<BackupFile>,
+}
+
+/// A file of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackupFile {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    /// SHA-256, hex.
+    pub(crate) sha256: String,
+}
+
+/// What [`KEYS`] has, sealed.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct BackupKeys {
+    /// The text of `master.key`.
+    pub(crate) master_key: String,
+    /// The text of `admin-token`, where there is one.
+    pub(crate) admin_token: Option<String>,
+}
+
+/// `gpuaas backup`.
+///
+/// # Errors
+/// `database_not_embedded`, `backup_failed`; those of the key's file.
+pub(crate) async fn run(args: BackupArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let url = database_url(&args.data, args.database.as_deref());
+    let Some(database) = embedded_path(&url) else { return Err(not_embedded()) };
+    let (has_keys, to) = (args.key_file.is_some(), args.to.clone());
+    let version = env!("GPUAAS_VERSION").to_owned();
+    let made_at = RealClock.now();
+    let made = tokio::task::spawn_blocking(move || write(&args, &database, version, made_at));
+    let manifest = made.await.map_err(|error| failed(&error.to_string()))??;
+    let bytes: u64 = manifest.files.iter().map(|file| file.bytes).sum();
+    if !has_keys {
+        terminal.message(
+            "the keys are not in it: keep `master.key` elsewhere, since without it no password and \
+             no API key of the backup can be read, or name a `--key-file`",
+        );
+    }
+    terminal.message(&format!("the backup has {bytes} bytes"));
+    terminal.data(&to.display().to_string())
+}
+
+fn not_embedded() -> Failure {
+    let detail = "the database is a server's, which has its own program for backups";
+    Failure::usage(CommandCode::DatabaseNotEmbedded, detail).hint(
+        "`pg_dump --format=custom --file=FILE URL` copies it while control planes run, \
+         `pg_restore --clean --if-exists --dbname=URL FILE` brings it back; copy `master.key` of the \
+         data folder to a place of its own once",
+    )
+}
+
+/// Writes the whole backup beside its place, and moves it there.
+fn write(
+    args: &BackupArgs,
+    database: &Path,
+    version: String,
+    made_at: Timestamp,
+) -> Result<BackupManifest, Failure> {
+    if args.to.exists() {
+        return Err(failed(&format!("{} is there already", args.to.display())));
+    }
+    if !database.is_file() {
+        return Err(failed(&format!("there is no database {}", database.display())));
+    }
+    let keys = args.key_file.as_deref().map(|file| sealed_keys(&args.data, file)).transpose()?;
+    let draft = beside(&args.to);
+    let unwritable = |error: io::Error| failed(&format!("{}: {error}", draft.display()));
+    if let Some(parent) = draft.parent() {
+        fs::create_dir_all(parent).map_err(unwritable)?;
+    }
+    DirBuilder::new().mode(0o700).create(&draft).map_err(unwritable)?;
+    let written = fill(&draft, database, keys.as_deref(), version, made_at);
+    let moved = written.and_then(|manifest| {
+        fs::rename(&draft, &args.to).map_err(unwritable)?;
+        Ok(manifest)
+    });
+    if moved.is_err()
+        && let Err(error) = fs::remove_dir_all(&draft)
+    {
+        tracing::warn!(%error, folder = %draft.display(), "a part of a backup is left");
+    }
+    moved
+}
+
+/// The folder that a backup is written in until it is whole.
+fn beside(to: &Path) -> PathBuf {
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    to.with_file_name(name)
+}
+
+fn fill(
+    draft: &Path,
+    database: &Path,
+    keys: Option<&[u8]>,
+    version: String,
+    made_at: Timestamp,
+) -> Result<BackupManifest, Failure> {
+    let unwritable = |error: io::Error| failed(&format!("{}: {error}", draft.display()));
+    let copy = draft.join(DATABASE);
+    copy_database_file(database, &copy).map_err(store_failure)?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o600)).map_err(unwritable)?;
+    File::open(&copy).and_then(|file| file.sync_all()).map_err(unwritable)?;
+    let mut files = vec![describe(draft, DATABASE).map_err(unwritable)?];
+    if let Some(keys) = keys {
+        write_private(&draft.join(KEYS), keys).map_err(unwritable)?;
+        files.push(describe(draft, KEYS).map_err(unwritable)?);
+    }
+    let manifest = BackupManifest { format: FORMAT, version, made_at, files };
+    let text =
+        serde_json::to_string_pretty(&manifest).map_err(|error| failed(&error.to_string()))?;
+    write_private(&draft.join(MANIFEST), text.as_bytes()).map_err(unwritable)?;
+    File::open(draft).and_then(|folder| folder.sync_all()).map_err(unwritable)?;
+    Ok(manifest)
+}
+
+/// The keys of a data folder, sealed with the key of a file.
+fn sealed_keys(data: &Path, key_file: &Path) -> Result<Vec<u8>, Failure> {
+    let read = |name: &str| fs::read_to_string(data.join(name)).map(|text| text.trim().to_owned());
+    let master_key = read("master.key").map_err(|error| failed(&format!("master.key: {error}")))?;
+    let admin_token = read("admin-token").ok().filter(|token| !token.is_empty());
+    let keys = BackupKeys { master_key, admin_token };
+    let text = serde_json::to_string(&keys).map_err(|error| failed(&error.to_string()))?;
+    let key = MasterKey::load_or_create(key_file).map_err(store_failure)?;
+    key.seal(KEYS_OWNER, &SecretString::from(text)).map_err(store_failure)
+}
+
+/// Name, length and digest of a file.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn describe(folder: &Path, name: &str) -> io::Result<BackupFile> {
+    let mut file = File::open(folder.join(name))?;
+    let bytes = file.metadata()?.len();
+    let sha256 = Digest::sha256_of_reader(&mut file)?.to_string();
+    Ok(BackupFile { name: name.to_owned(), bytes, sha256 })
+}
+
+/// A new file for this user alone, on the disk when this returns.
+///
+/// # Errors
+/// It is there, or cannot be written.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn failed(detail: &str) -> Failure {
+    Failure::local(CommandCode::BackupFailed, detail).hint(
+        "run it on the control plane's host as its user, with the `--data` and `--database` of \
+         `gpuaas serve`, and name a folder that is not there with --to",
+    )
+}

@@ -1,0 +1,210 @@
+//! `gpuaas restore`: a data folder from what `gpuaas backup` wrote.
+//!
+//! What happened between the backup and now, the restored database does not know. Two things keep a
+//! machine from being deployed twice for it. A database at another place changes nothing in a region
+//! whose mark says that another control plane wrote there later, until an operator's word
+//! (`--original-is-gone`, or `gpuaas site take-control`). And a run takes no machine that is
+//! deployed and not by this run: it parks and shows it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use gpuaas_client::failure::{Failure, store_failure};
+use gpuaas_client::terminal::Terminal;
+use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_store::{ExposeSecret as _, MasterKey, NewAuditEntry, Store, StoreError};
+use gpuaas_types::Timestamp;
+use gpuaas_types::codes::CommandCode;
+use serde_json::json;
+
+use crate::args::RestoreArgs;
+use crate::backup::{
+    BackupKeys, BackupManifest, DATABASE, FORMAT, KEYS, KEYS_OWNER, MANIFEST, describe,
+    write_private,
+};
+use crate::serve::make_private_dir;
+
+/// `gpuaas restore`.
+///
+/// # Errors
+/// `backup_damaged`, `backup_key_missing`, `data_in_use` where the data folder has a control plane,
+/// `data_unwritable`; those of the key's file and the store's. What was restored by then is removed
+/// again.
+pub(crate) async fn run(args: RestoreArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let manifest = read_manifest(&args.backup)?;
+    let keys = read_keys(&args)?;
+    refuse_used(&args.data)?;
+    make_private_dir(&args.data)?;
+    let restored = restore(&args, &manifest, &keys).await;
+    let regions = match restored {
+        Ok(regions) => regions,
+        Err(failure) => {
+            remove_restored(&args.data);
+            return Err(failure);
+        }
+    };
+    terminal.message(&format!("the backup of {} is restored", manifest.made_at));
+    if keys.admin_token.is_none() {
+        terminal.message(
+            "the admin token was not in it: `gpuaas token reset --data DIR --reason TEXT` makes \
+             another",
+        );
+    }
+    if args.original_is_gone {
+        terminal.message(&format!("{regions} regions are changed from here from now on"));
+    } else {
+        terminal.message(
+            "no machine is changed from here before each region has shown that no other control \
+             plane answers; where it shows that one wrote there after the backup was made, \
+             `gpuaas site take-control SITE --reason TEXT` goes on",
+        );
+    }
+    terminal.data(&args.data.display().to_string())
+}
+
+fn read_manifest(backup: &Path) -> Result<BackupManifest, Failure> {
+    let file = backup.join(MANIFEST);
+    let text = fs::read_to_string(&file)
+        .map_err(|error| damaged(&format!("{}: {error}", file.display())))?;
+    let manifest: BackupManifest = serde_json::from_str(&text)
+        .map_err(|error| damaged(&format!("{}: {error}", file.display())))?;
+    if manifest.format != FORMAT {
+        let detail = format!("its form is {}, and this reads {FORMAT}", manifest.format);
+        return Err(damaged(&detail));
+    }
+    if !manifest.files.iter().any(|file| file.name == DATABASE) {
+        return Err(damaged("it has no database"));
+    }
+    for file in &manifest.files {
+        if ![DATABASE, KEYS].contains(&file.name.as_str()) {
+            return Err(damaged(&format!("{:?} is no file of a backup", file.name)));
+        }
+        let found = describe(backup, &file.name)
+            .map_err(|error| damaged(&format!("{}: {error}", file.name)))?;
+        if found != *file {
+            return Err(damaged(&format!("{} is not as it was written", file.name)));
+        }
+    }
+    Ok(manifest)
+}
+
+fn read_keys(args: &RestoreArgs) -> Result<BackupKeys, Failure> {
+    let unreadable = |path: &Path, error: &dyn std::fmt::Display| {
+        key_missing(&format!("{}: {error}", path.display()))
+    };
+    if let Some(path) = &args.master_key_file {
+        let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+        return Ok(BackupKeys { master_key: text.trim().to_owned(), admin_token: None });
+    }
+    let Some(path) = &args.key_file else {
+        return Err(key_missing("neither --key-file nor --master-key-file is named"));
+    };
+    if !path.exists() {
+        return Err(unreadable(path, &"it is not there"));
+    }
+    let sealed = args.backup.join(KEYS);
+    let sealed = fs::read(&sealed).map_err(|error| unreadable(&sealed, &error))?;
+    let key = MasterKey::load_or_create(path).map_err(store_failure)?;
+    let opened = key.open(KEYS_OWNER, &sealed).map_err(|error| unreadable(path, &error))?;
+    serde_json::from_str(opened.expose_secret()).map_err(|error| damaged(&error.to_string()))
+}
+
+/// Files that a restore makes.
+fn restored_files(data: &Path) -> [PathBuf; 3] {
+    [DATABASE, "master.key", "admin-token"].map(|name| data.join(name))
+}
+
+fn refuse_used(data: &Path) -> Result<(), Failure> {
+    match restored_files(data).into_iter().find(|file| file.exists()) {
+        None => Ok(()),
+        Some(file) => {
+            Err(Failure::local(CommandCode::DataInUse, format!("{} is there", file.display()))
+                .hint("name a data folder that has no control plane with --data"))
+        }
+    }
+}
+
+async fn restore(
+    args: &RestoreArgs,
+    manifest: &BackupManifest,
+    keys: &BackupKeys,
+) -> Result<u64, Failure> {
+    let [database, master_key, admin_token] = restored_files(&args.data);
+    let unwritable = |error: io::Error| {
+        Failure::local(CommandCode::DataUnwritable, error.to_string())
+            .hint("let this user write there, or name another folder with --data")
+    };
+    write_private(&master_key, keys.master_key.as_bytes()).map_err(unwritable)?;
+    copy_private(&args.backup.join(DATABASE), &database).map_err(unwritable)?;
+    if let Some(token) = &keys.admin_token {
+        write_private(&admin_token, format!("{token}\n").as_bytes()).map_err(unwritable)?;
+    }
+    let key = MasterKey::load_or_create(&master_key).map_err(store_failure)?;
+    // It notes that the database is at another place.
+    let url = format!("sqlite:{}", database.display());
+    let store = Store::open(&url, key).await.map_err(store_failure)?;
+    let noted = note(&store, args, manifest, RealClock.now()).await;
+    store.close().await;
+    noted.map_err(store_failure)
+}
+
+/// Copies a file to a new one for this user alone, which is on the disk when this returns.
+fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let mut copy = options.write(true).create_new(true).mode(0o600).open(to)?;
+    io::copy(&mut fs::File::open(from)?, &mut copy)?;
+    copy.sync_all()
+}
+
+/// Takes the regions where that was said, and writes down that this is a restored database. Answers
+/// how many regions were taken.
+async fn note(
+    store: &Store,
+    args: &RestoreArgs,
+    manifest: &BackupManifest,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let regions = if args.original_is_gone { store.take_control_of_all(now).await? } else { 0 };
+    let entry = NewAuditEntry {
+        actor: args.who.actor.clone(),
+        action: "backup.restore".to_owned(),
+        subject: manifest.made_at.to_string(),
+        detail: json!({
+            "reason": args.reason, "version": manifest.version,
+            "original_is_gone": args.original_is_gone, "regions": regions,
+        }),
+    };
+    store.append_audit_entry(now, entry).await?;
+    Ok(regions)
+}
+
+/// Removes what was not restored to the end, all of which this command made.
+fn remove_restored(data: &Path) {
+    let companions = ["-wal", "-shm"].map(|end| data.join(format!("{DATABASE}{end}")));
+    for file in restored_files(data).into_iter().chain(companions) {
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, file = %file.display(), "a part of a restore is left");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn damaged(detail: &str) -> Failure {
+    Failure::local(CommandCode::BackupDamaged, detail)
+        .hint("name a folder that `gpuaas backup --to DIR` wrote, as it was written")
+}
+
+fn key_missing(detail: &str) -> Failure {
+    Failure::local(CommandCode::BackupKeyMissing, detail).hint(
+        "name the key that the backup was made with, `gpuaas restore BACKUP --key-file FILE \
+         --reason TEXT`, or the master key of its data folder with --master-key-file",
+    )
+}
+
+#[cfg(test)]
+#[path = "restore_tests.rs"]
+mod tests;
