@@ -39,6 +39,7 @@ mod run_list;
 pub mod secrets;
 pub mod serve;
 pub mod serve_command;
+mod service_manager;
 mod site_inputs;
 mod slice;
 mod syslog;

@@ -8,9 +8,11 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{ClockChoice, Failpoints};
+use gpuaas_types::codes::CommandCode;
 
 use crate::args::ServeArgs;
 use crate::serve::{ServeOptions, admin_token, start};
+use crate::service_manager::{ServiceManager, watchdog_period};
 
 /// How long health checks are still answered after a loop has ended: they learn which one.
 const LOOP_ENDED_RED: Duration = Duration::from_secs(1);
@@ -23,6 +25,12 @@ const LOOP_ENDED_DRAIN: Duration = Duration::from_secs(5);
 /// See [`start`] and [`ServeHandle::until_stopped`](crate::serve::ServeHandle::until_stopped).
 pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let stop = signals::stop()?;
+    let manager = ServiceManager::connect(args.notify_socket.as_deref()).map_err(|error| {
+        let detail = format!("NOTIFY_SOCKET names no socket: {error}");
+        Failure::usage(CommandCode::CommandLineInvalid, detail)
+            .hint("leave NOTIFY_SOCKET to the service manager")
+    })?;
+    let watchdog_period = watchdog_period(args.watchdog_usec, args.watchdog_pid);
     let data = args.data.clone();
     let (operators, nodes) = (args.operator_listener(), args.node_listener());
     let retention = args.retention();
@@ -60,7 +68,10 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     terminal.message(&format!("state is kept in {}", handle.store.engine()));
     lines.push_str(&format!("\nnodes: {}", handle.node_url));
     terminal.data(&lines)?;
+    let watchdog = manager.spawn_watchdog(watchdog_period, handle.engine.supervisor().clone());
+    manager.ready(&format!("answers at {}", handle.url()));
     let ended = handle.until_stopped(stop).await;
+    manager.stopping();
     match &ended {
         Ok(()) => terminal.message("stopping"),
         Err(failure) => {
@@ -74,6 +85,10 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     let limit = if ended.is_ok() { Duration::MAX } else { LOOP_ENDED_DRAIN };
     if tokio::time::timeout(limit, handle.shutdown()).await.is_err() {
         tracing::error!("work in hand did not come to rest");
+    }
+    // Until here somebody has to hear that the process lives.
+    if let Some(watchdog) = watchdog {
+        watchdog.abort();
     }
     ended
 }

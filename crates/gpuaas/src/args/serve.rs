@@ -1,5 +1,6 @@
 //! `gpuaas serve`.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -93,6 +94,15 @@ pub struct ServeArgs {
     /// Folder of the exports, JSON lines in a file per table and day.
     #[arg(long, value_name = "DIR", requires = "retention_days")]
     pub retention_export: Option<PathBuf>,
+    /// Socket of the service manager, which is told when requests are answered (sd_notify(3)).
+    #[arg(long, hide = true, env = "NOTIFY_SOCKET", hide_env_values = true)]
+    pub notify_socket: Option<OsString>,
+    /// Microseconds in which the service manager wants to hear of the process (sd_watchdog_enabled(3)).
+    #[arg(long, hide = true, env = "WATCHDOG_USEC", hide_env_values = true)]
+    pub watchdog_usec: Option<u64>,
+    /// Process that these are meant for.
+    #[arg(long, hide = true, env = "WATCHDOG_PID", hide_env_values = true)]
+    pub watchdog_pid: Option<u32>,
     /// Let a loop panic once a file is there, to see how the process ends.
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "LOOP=FILE", hide = true)]

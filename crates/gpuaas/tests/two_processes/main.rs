@@ -10,6 +10,7 @@ mod real_host;
 mod replicas;
 mod rig;
 mod secrets;
+mod systemd;
 mod tls;
 
 use serde_json::Value;
