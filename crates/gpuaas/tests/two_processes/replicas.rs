@@ -255,8 +255,31 @@ fn replicas_started_together_on_an_empty_database_all_run() {
                 assert!(bundle["signed_by"].is_string(), "nobody trusted vouches for {bundle}");
             }
         }
+        chain_is_one(&replicas, &planes, &token);
         let seconds = RealClock.now().seconds_since(began);
         eprintln!("round {round}: three run and agree after {seconds:.1} s");
+    }
+}
+
+/// Entries that several write are chained behind their commits, and every one reads the same chain.
+fn chain_is_one(replicas: &Replicas, planes: &[Replica], token: &str) {
+    for (index, plane) in planes.iter().enumerate() {
+        let file = replicas.dir.path().join(format!("program-{index}"));
+        let to = file.display();
+        let line = format!("token add p{index} --role viewer --to {to} --reason test -o json");
+        plane.good(token, &line);
+        fs::remove_file(&file).unwrap();
+    }
+    let verdict = |plane: &Replica| -> Value {
+        serde_json::from_str(&plane.good(token, "audit verify -o json")).unwrap()
+    };
+    let rows = u64::try_from(planes.len()).unwrap();
+    wait_until("the audit is chained", || {
+        verdict(&planes[0])["rows"].as_u64().is_some_and(|found| found >= rows)
+    });
+    for plane in planes {
+        assert_eq!(verdict(plane)["intact"], true);
+        assert_eq!(verdict(plane)["head"], verdict(&planes[0])["head"]);
     }
 }
 
