@@ -6,16 +6,8 @@ use super::subject::LintSubject;
 /// Where dpkg says what is there.
 const STATUS: &str = "/var/lib/dpkg/status";
 
-/// Hosts of the distributions' own archives; a host below one of them is the same.
-const DISTRIBUTION_HOSTS: [&str; 7] = [
-    "archive.ubuntu.com",
-    "security.ubuntu.com",
-    "ports.ubuntu.com",
-    "esm.ubuntu.com",
-    "deb.debian.org",
-    "security.debian.org",
-    "ftp.debian.org",
-];
+/// Domains of the distributions; their archives are hosts below them.
+const DISTRIBUTION_DOMAINS: [&str; 2] = ["ubuntu.com", "debian.org"];
 
 pub(super) const RULES: &[LintRule] = &[
     LintRule {
@@ -206,7 +198,7 @@ fn is_proxy_export(line: &str) -> bool {
 fn is_excused(image: &LintSubject<'_>, host: &str) -> bool {
     let is_below = |own: &str| host == own || host.ends_with(&format!(".{own}"));
     let excused = image.options.excused_sources.iter().map(String::as_str);
-    DISTRIBUTION_HOSTS.into_iter().chain(excused).any(is_below)
+    DISTRIBUTION_DOMAINS.into_iter().chain(excused).any(is_below)
 }
 
 /// Hosts that a file of apt sources asks, in either form (sources.list(5)); a source that is no URL

@@ -194,7 +194,7 @@ fn bookworm() -> SampleImage {
     let mut image = system("debian", kernel);
     merged(&mut image, kernel);
     image
-        .file("etc/apt/sources.list", "deb http://deb.debian.org/debian bookworm main\n")
+        .file("etc/apt/sources.list", "deb http://ftp.debian.org/debian bookworm main\n")
         .file(
             "etc/apt/sources.list.d/local.list",
             "deb [trusted=yes] cdrom:[Debian]/ bookworm main\n",
