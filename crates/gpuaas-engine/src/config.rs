@@ -3,8 +3,8 @@
 use gpuaas_artifact::Artifact;
 
 /// Seconds between two looks at the event feed of a site whose runs MAAS holds up, unless an engine is
-/// told otherwise: what happens is seen 0.25 s later on average.
-pub const POLL_SECONDS: f64 = 0.5;
+/// told otherwise: what happens is seen 0.3 s later on average.
+pub const POLL_SECONDS: f64 = 0.6;
 /// Seconds between two looks at the event feed of a site that is only followed, unless an engine is
 /// told otherwise.
 pub const IDLE_POLL_SECONDS: f64 = 5.0;

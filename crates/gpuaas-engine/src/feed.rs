@@ -30,6 +30,23 @@ pub(crate) fn is_of_person(event: &Event) -> bool {
     event.kind.starts_with("User ")
 }
 
+/// Whether the event may let a run act: a machine came to a status in which MAAS does nothing with it
+/// by itself. Allocated is where every deployment of ours passes by.
+pub(crate) fn lets_a_run_act(event: &Event) -> bool {
+    const UNDER_WAY: &[i64] = &[
+        maas_status::COMMISSIONING,
+        maas_status::TESTING,
+        maas_status::ALLOCATED,
+        maas_status::DEPLOYING,
+        maas_status::RELEASING,
+        maas_status::DISK_ERASING,
+        maas_status::ENTERING_RESCUE_MODE,
+        maas_status::EXITING_RESCUE_MODE,
+    ];
+    let to = event.status_change().and_then(|change| maas_status::from_label(&change.to));
+    to.is_some_and(|status| !UNDER_WAY.contains(&status))
+}
+
 /// The event's number, as the store has it.
 pub(crate) fn event_id(event: &Event) -> i64 {
     i64::try_from(event.id).unwrap_or(i64::MAX)

@@ -5,8 +5,8 @@
 //!
 //! | open at the site | pace |
 //! |---|---|
-//! | a run that MAAS holds up, such as a commissioning | the usual one |
-//! | only runs whose hosts go on by themselves ([`HOST_GOES_ON`]) | an eighth as often: when their deployment ends, the host's boot goes on whether we know or not |
+//! | a run that MAAS holds up, such as a commissioning | the usual one, and a part of it for as long as looks find what lets a run act: what happens to many machines at once happens in a row |
+//! | only runs whose hosts go on by themselves ([`HOST_GOES_ON`]) | a seventh as often: when their deployment ends, the host's boot goes on whether we know or not |
 //! | only nodes in service | that of a quiet site |
 //! | nothing | none |
 
@@ -16,12 +16,12 @@ use gpuaas_types::steps::HOST_GOES_ON;
 
 use crate::shared::Shared;
 
+/// After a look that found what lets a run act, the next comes in this part of the usual time. Each
+/// look that finds no such thing doubles it.
+const BUSY_PART: f64 = 0.25;
 /// How many times the usual time is between two looks while hosts go on by themselves: the longest
 /// while any run moves.
-pub(crate) const HOSTS_FACTOR: f64 = 8.0;
-
-/// Longest time between two looks at a region that answers slowly, while MAAS holds runs up.
-const SLOW_SECONDS: f64 = 2.0;
+pub(crate) const HOSTS_FACTOR: f64 = 6.6;
 
 /// How often the feed of a site is looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,13 +67,13 @@ async fn read(shared: &Shared, site_id: SiteId) -> Result<FeedPace, StoreError> 
 
 impl FeedPace {
     /// Seconds from the beginning of a look, which took `took`, to the next one, where the usual time
-    /// is `usual`.
-    pub(crate) fn seconds(self, usual: f64, took: f64) -> f64 {
+    /// is `usual` and `part` what [`part_after`] says of the look.
+    pub(crate) fn seconds(self, usual: f64, part: f64, took: f64) -> f64 {
         match self {
             Self::Quiet(seconds) => seconds,
             Self::Hosts => usual * HOSTS_FACTOR,
             // A region that answers slowly is not asked without a pause.
-            Self::Busy | Self::Unwatched => usual.max((2.0 * took).min(SLOW_SECONDS)),
+            Self::Busy | Self::Unwatched => (usual * part).max((2.0 * took).min(usual)),
         }
     }
 
@@ -83,16 +83,28 @@ impl FeedPace {
     }
 }
 
+/// The part of the usual time until the next look, after one that found what lets a run act, or did
+/// not; `part` is that of the look before.
+pub(crate) fn part_after(part: f64, found: bool) -> f64 {
+    if found { BUSY_PART } else { (part * 2.0).min(1.0) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn looks_are_quick_only_where_somebody_waits_for_what_they_bring() {
-        assert_eq!(FeedPace::Busy.seconds(0.5, 0.01), 0.5);
-        assert_eq!(FeedPace::Hosts.seconds(0.5, 0.01), 4.0);
-        assert_eq!(FeedPace::Quiet(5.0).seconds(0.5, 0.01), 5.0);
-        assert_eq!(FeedPace::Busy.seconds(0.5, 0.6), 1.2, "a slow region");
-        assert_eq!(FeedPace::Busy.seconds(0.5, 3.0), 2.0);
+        let quick = part_after(1.0, true);
+        assert_eq!(FeedPace::Busy.seconds(1.0, quick, 0.01), 0.25);
+        let parts = [false; 3].iter().scan(quick, |part, found| {
+            *part = part_after(*part, *found);
+            Some(*part)
+        });
+        assert_eq!(parts.collect::<Vec<_>>(), [0.5, 1.0, 1.0]);
+        assert_eq!(FeedPace::Hosts.seconds(1.0, quick, 0.01), 6.6);
+        assert_eq!(FeedPace::Quiet(5.0).seconds(1.0, quick, 0.01), 5.0);
+        assert_eq!(FeedPace::Busy.seconds(1.0, quick, 0.3), 0.6, "a slow region");
+        assert_eq!(FeedPace::Busy.seconds(1.0, quick, 3.0), 1.0);
     }
 }

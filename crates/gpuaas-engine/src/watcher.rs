@@ -147,6 +147,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         seen_set: HashSet::new(),
         health: String::new(),
         silence: RepeatedFailure::new("the event feed is silent"),
+        part: 1.0,
         answering_since: None,
         unannounced: UnannouncedChanges::default(),
         rewind: None,
@@ -200,6 +201,8 @@ struct Watcher {
     seen_set: HashSet<u64>,
     health: String,
     silence: RepeatedFailure,
+    /// Part of the usual time until the next look while MAAS holds runs up.
+    part: f64,
     /// Since when the region answers again, as of the last look that woke the runs that waited.
     answering_since: Option<Timestamp>,
     /// Looks for what makes no event.
@@ -227,7 +230,7 @@ impl Watcher {
             let pace = feed_pace::of_site(&self.shared, self.lease.site_id).await;
             idle = if pace == FeedPace::Unwatched { idle + 1 } else { 0 };
             let took = self.shared.clock.now().seconds_since(began);
-            let seconds = pace.seconds(self.shared.config.poll_seconds, took);
+            let seconds = pace.seconds(self.shared.config.poll_seconds, self.part, took);
             let failures = i32::try_from(self.silence.count().min(10)).unwrap_or(10);
             let longest = LONGEST_PAUSE_SECONDS.max(seconds);
             let pause = (seconds * 2f64.powi(failures)).min(longest);
@@ -493,8 +496,10 @@ impl Watcher {
     async fn apply(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
         let newest = events.last().map(feed::event_id).max(self.cursor);
         if events.is_empty() {
+            self.part = feed_pace::part_after(self.part, false);
             return Ok(());
         }
+        self.part = feed_pace::part_after(self.part, events.iter().any(feed::lets_a_run_act));
         let named: BTreeSet<&str> = events.iter().filter_map(|e| e.node.as_deref()).collect();
         let site_id = self.lease.site_id;
         let nodes = self.shared.store.nodes_with_system_ids(site_id, named).await?;
