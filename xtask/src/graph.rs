@@ -185,6 +185,12 @@ const RULES: &[Rule] = &[
         because: "the client is useful to any program that drives MAAS",
     },
     Rule {
+        name: "maas-upload",
+        may_use: &["maas-client"],
+        outside: Outside::Without(&["axum", "sqlx"]),
+        because: "an upload is between a file and a region, and useful to any program",
+    },
+    Rule {
         name: "maas-sim",
         may_use: &[],
         outside: Outside::Without(&["reqwest", "sqlx"]),

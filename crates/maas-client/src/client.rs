@@ -62,12 +62,15 @@ pub(crate) enum TimeoutClass {
     Read,
     Write,
     Power,
+    Upload,
 }
 
 pub(crate) enum Body {
     None,
     Form(Params),
     File(FileForm),
+    /// Bytes as they are.
+    Raw(Bytes),
 }
 
 /// One call, before signing.
@@ -117,6 +120,14 @@ impl Call {
         Self {
             body: Body::Form(form),
             ..Self::new(Method::Put, path.into(), label, TimeoutClass::Write)
+        }
+    }
+
+    /// A PUT of bytes as they are, within the time that a slow link needs for them.
+    pub(crate) fn put_bytes(path: impl Into<String>, label: &'static str, bytes: Bytes) -> Self {
+        Self {
+            body: Body::Raw(bytes),
+            ..Self::new(Method::Put, path.into(), label, TimeoutClass::Upload)
         }
     }
 
@@ -175,6 +186,11 @@ impl Client {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// The clock that signs requests, in seconds since 1970 UTC.
+    pub(crate) fn unix_seconds(&self) -> i64 {
+        (self.inner.now)()
+    }
+
     /// Counters by endpoint, keyed by labels such as `GET machines/{id}/` and
     /// `POST machines/{id}/ op=deploy`.
     pub fn stats(&self) -> BTreeMap<&'static str, CallStats> {
@@ -204,7 +220,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`] by what the caller does next: refused, unavailable, unknown outcome.
-    async fn exchange(&self, call: Call) -> Result<Response, Error> {
+    pub(crate) async fn exchange(&self, call: Call) -> Result<Response, Error> {
         let (content_type, body) = match &call.body {
             Body::None => (None, Bytes::new()),
             Body::Form(form) => {
@@ -214,6 +230,7 @@ impl Client {
                 let (content_type, body) = file.encode(&fresh_nonce());
                 (Some(content_type), body.into())
             }
+            Body::Raw(bytes) => (Some("application/octet-stream".to_owned()), bytes.clone()),
         };
         let mut path = format!("{}{}", self.inner.root, call.path);
         if !call.query.0.is_empty() {
@@ -285,6 +302,7 @@ impl Client {
             TimeoutClass::Read => self.inner.timeouts.total_read,
             TimeoutClass::Write => self.inner.timeouts.total_write,
             TimeoutClass::Power => self.inner.timeouts.total_power,
+            TimeoutClass::Upload => self.inner.timeouts.total_upload,
         }
     }
 }

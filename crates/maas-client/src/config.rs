@@ -1,5 +1,6 @@
 //! What it takes to talk to one region.
 
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use reqwest::Url;
@@ -22,6 +23,9 @@ pub struct Timeouts {
     /// Whole exchange of an op that MAAS answers only after the BMC acted
     /// (docs/maas.md#unknown-outcomes).
     pub total_power: Duration,
+    /// Whole exchange of a piece of an image. A region compares the signed time when the last byte is
+    /// there, so a longer one would be refused (docs/maas.md#authentication).
+    pub total_upload: Duration,
 }
 
 impl Default for Timeouts {
@@ -32,6 +36,7 @@ impl Default for Timeouts {
             total_read: Duration::from_secs(60),
             total_write: Duration::from_secs(90),
             total_power: Duration::from_secs(300),
+            total_upload: Duration::from_secs(290),
         }
     }
 }
@@ -48,6 +53,9 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Certificates (PEM) to trust besides the system's.
     pub extra_ca_pem: Option<Vec<u8>>,
+    /// The one address to connect to, of those that the URL's host has; the name stays that of
+    /// certificates and of the header `Host`. None: whichever the resolver names first.
+    pub address: Option<SocketAddr>,
 }
 
 impl Config {
@@ -58,7 +66,24 @@ impl Config {
             api_key,
             timeouts: Timeouts::default(),
             extra_ca_pem: None,
+            address: None,
         }
+    }
+
+    /// The addresses of the URL's host, in the order in which the resolver names them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a URL that makes no sense; [`Error::Unavailable`] for a name that
+    /// nobody knows.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
+        let url = self.parsed()?;
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let port = url.port_or_known_default().unwrap_or(80);
+        let unknown = |text: String| Error::Unavailable { sent: false, retry_after: None, text };
+        let found = (host, port).to_socket_addrs();
+        let found: Vec<SocketAddr> =
+            found.map_err(|error| unknown(format!("{host}: {error}")))?.collect();
+        if found.is_empty() { Err(unknown(format!("{host} has no address"))) } else { Ok(found) }
     }
 
     /// The URL with its path cleared.
@@ -134,6 +159,17 @@ mod tests {
         ] {
             assert_eq!(config(url).api_root().unwrap_err().code(), "maas_invalid_request", "{url}");
         }
+    }
+
+    #[test]
+    fn a_host_has_addresses_with_the_port_of_the_url() {
+        let addresses = config("http://127.0.0.1:5240/MAAS").addresses().unwrap();
+        assert_eq!(addresses, ["127.0.0.1:5240".parse().unwrap()]);
+        assert_eq!(
+            config("https://[::1]/MAAS").addresses().unwrap(),
+            ["[::1]:443".parse().unwrap()]
+        );
+        assert_eq!(config("ftp://h").addresses().unwrap_err().code(), "maas_invalid_request");
     }
 
     #[test]

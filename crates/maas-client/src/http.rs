@@ -43,6 +43,9 @@ impl HttpTransport {
             .pool_idle_timeout(POOL_IDLE)
             .tcp_nodelay(true)
             .user_agent(concat!("maas-client/", env!("CARGO_PKG_VERSION")));
+        if let (Some(address), Some(host)) = (config.address, origin.host_str()) {
+            builder = builder.resolve(host, address);
+        }
         builder = builder.tls_backend_preconfigured(tls_config(config, origin.scheme())?);
         let client =
             builder.build().map_err(|error| Error::invalid(format!("HTTP client: {error}")))?;

@@ -99,6 +99,7 @@ fn client(url: &str) -> Client {
         total_read: short,
         total_write: short,
         total_power: short,
+        total_upload: short,
     };
     Client::new(&config, Arc::new(|| 1_795_181_527)).unwrap()
 }

@@ -11,7 +11,10 @@ pub(crate) struct ImageFile {
     pub(crate) sha256: String,
     pub(crate) size: u64,
     pub(crate) received: u64,
+    /// Whether every region controller has it.
     pub(crate) complete: bool,
+    /// When the last byte came, in simulated microseconds.
+    whole_at_us: Option<i64>,
     hasher: Sha256,
 }
 
@@ -31,6 +34,8 @@ pub(crate) struct Image {
 #[derive(Debug, Clone)]
 pub(crate) struct Images {
     pub(crate) list: Vec<Image>,
+    /// Region controllers, and the microseconds that the others take to copy what one has whole.
+    controllers: (u32, i64),
     next_image: i64,
     next_file: i64,
 }
@@ -58,13 +63,19 @@ impl ImageFile {
             size,
             received: 0,
             complete: false,
+            whole_at_us: None,
             hasher: Sha256::new(),
         }
     }
 
+    /// Percent of its bytes that are there, over all of `controllers`.
+    pub(crate) fn progress(&self, controllers: u32) -> f64 {
+        100.0 * self.received as f64 / (self.size.max(1) as f64 * f64::from(controllers))
+    }
+
     /// Takes the next chunk.
-    pub(crate) fn append_chunk(&mut self, chunk: &[u8]) -> Result<(), ChunkError> {
-        if self.complete {
+    pub(crate) fn append_chunk(&mut self, chunk: &[u8], now_us: i64) -> Result<(), ChunkError> {
+        if self.complete || self.whole_at_us.is_some() {
             return Err("Cannot upload to a complete file.");
         }
         if chunk.is_empty() {
@@ -81,7 +92,7 @@ impl ImageFile {
                 self.hasher = Sha256::new();
                 return Err("Saved content does not match given SHA256 value.");
             }
-            self.complete = true;
+            self.whole_at_us = Some(now_us);
         }
         Ok(())
     }
@@ -89,7 +100,7 @@ impl ImageFile {
 
 impl Images {
     pub(crate) fn synced() -> Self {
-        let mut out = Self { list: Vec::new(), next_image: 0, next_file: 0 };
+        let mut out = Self { list: Vec::new(), controllers: (1, 0), next_image: 0, next_file: 0 };
         for (series, kernels) in SERIES {
             for arch in ["amd64", "arm64"] {
                 for kernel in *kernels {
@@ -120,6 +131,27 @@ impl Images {
             last_deployed_us: None,
             sets: vec![("20261101".to_owned(), files.to_vec())],
         });
+    }
+
+    /// Sets how many region controllers there are, and how long they copy.
+    pub(crate) fn set_controllers(&mut self, count: u32, copy_us: i64) {
+        self.controllers = (count.max(1), copy_us);
+    }
+
+    /// Number of region controllers.
+    pub(crate) fn controllers(&self) -> u32 {
+        self.controllers.0
+    }
+
+    /// Completes what all region controllers have copied by now.
+    pub(crate) fn copy(&mut self, now_us: i64) {
+        let (count, copy_us) = self.controllers;
+        let needs = if count > 1 { copy_us } else { 0 };
+        let files =
+            self.list.iter_mut().flat_map(|image| &mut image.sets).flat_map(|set| &mut set.1);
+        for file in files.filter(|file| !file.complete) {
+            file.complete = file.whole_at_us.is_some_and(|at| now_us >= at.saturating_add(needs));
+        }
     }
 
     pub(crate) fn by_id(&self, id: &str) -> Option<&Image> {

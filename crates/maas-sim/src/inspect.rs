@@ -12,6 +12,13 @@ use crate::status::Status;
 use crate::wire::SimRequest;
 
 impl Region {
+    /// Bytes that were appended to files of uploaded images.
+    #[must_use]
+    pub fn uploaded_bytes(&self) -> u64 {
+        let images = self.images.list.iter().filter(|image| image.uploaded);
+        images.flat_map(|image| &image.sets).flat_map(|(_, files)| files).map(|f| f.received).sum()
+    }
+
     /// A machine by hostname, host name or system id.
     #[must_use]
     pub fn system_id_of(&self, name: &str) -> Option<String> {

@@ -11,6 +11,13 @@ impl Region {
         self.images.preload(name);
     }
 
+    /// Sets how many region controllers there are, and how many seconds the others take to copy an
+    /// image that one of them has whole. Until then it is not complete, and its progress is a
+    /// fraction.
+    pub fn set_region_controllers(&mut self, count: u32, copy_seconds: u32) {
+        self.images.set_controllers(count, i64::from(copy_seconds) * 1_000_000);
+    }
+
     /// Someone gives a script another text by hand, or adds it: a commissioning script that MAAS
     /// runs where none is selected.
     pub fn put_script(&mut self, name: &str, text: &str) {

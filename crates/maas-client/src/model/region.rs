@@ -193,7 +193,7 @@ pub struct BootResourceSet {
     /// Size in bytes.
     #[serde(deserialize_with = "null_as_default")]
     pub size: u64,
-    /// Whether all its files are there.
+    /// Whether all region controllers have all its files.
     #[serde(deserialize_with = "null_as_default")]
     pub complete: bool,
     /// By name.
@@ -202,7 +202,7 @@ pub struct BootResourceSet {
 }
 
 /// One file of an image.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct BootResourceFile {
     /// E.g. `squashfs`, `root-tgz`, `boot-kernel`.
@@ -214,9 +214,14 @@ pub struct BootResourceFile {
     /// Size in bytes.
     #[serde(deserialize_with = "null_as_default")]
     pub size: u64,
-    /// Whether it is there.
+    /// Whether all region controllers have it.
     #[serde(deserialize_with = "null_as_default")]
     pub complete: bool,
+    /// Percent of its bytes that are there, over all region controllers: with three of them a file
+    /// that one of them has whole shows a third. None once it is complete.
+    pub progress: Option<f64>,
+    /// Where its next bytes go, an absolute path; none once it is complete.
+    pub upload_uri: Option<String>,
 }
 
 #[cfg(test)]

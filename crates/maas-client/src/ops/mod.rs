@@ -1,5 +1,6 @@
 //! The calls, one file per kind of object. Each names its section of docs/maas.md.
 
+mod boot_resources;
 mod events;
 mod interfaces;
 mod lifecycle;
@@ -11,6 +12,7 @@ mod storage;
 mod tags;
 mod typed_answer;
 
+pub use boot_resources::{NewBootResource, UploadTarget};
 pub use events::{EventQuery, MAX_EVENTS};
 pub use interfaces::{LinkMode, LinkSubnet, UpdateInterface};
 pub use lifecycle::{AllocateOptions, CommissionOptions, DeployOptions, ReleaseOptions};

@@ -1,7 +1,8 @@
 use crate::client::{Call, Client};
 use crate::encode::Params;
 use crate::error::Error;
-use crate::model::{BootResource, NamedGroup, RegionVersion, Subnet, WhoAmI};
+use crate::model::{NamedGroup, RegionVersion, Subnet, WhoAmI};
+use crate::time::parse_maas_time;
 
 impl Client {
     /// The region's version; sent without credentials (docs/maas.md#probing-credentials).
@@ -12,6 +13,19 @@ impl Client {
         let mut call = Call::get("version/", "GET version/");
         call.anonymous = true;
         self.send_for_json(call).await
+    }
+
+    /// Seconds that the region's clock is ahead of the one that signs here, negative where it is
+    /// behind; none where the answer has no date.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn clock_offset_seconds(&self) -> Result<Option<i64>, Error> {
+        let mut call = Call::get("version/", "GET version/");
+        call.anonymous = true;
+        let answer = self.exchange(call).await?;
+        let region = answer.date.as_deref().and_then(parse_maas_time);
+        Ok(region.map(|seconds| seconds - self.unix_seconds()))
     }
 
     /// The user behind the key: the cheapest probe of credentials
@@ -34,23 +48,6 @@ impl Client {
         query.add("op", "get_config");
         query.add("name", name);
         self.send_for_json(Call::get("maas/", "GET maas/ op=get_config").query(query)).await
-    }
-
-    /// All boot images, without their files (docs/maas.md#boot-images).
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn boot_resources(&self) -> Result<Vec<BootResource>, Error> {
-        self.send_for_json(Call::get("boot-resources/", "GET boot-resources/")).await
-    }
-
-    /// One boot image with its sets and files (docs/maas.md#boot-images).
-    ///
-    /// # Errors
-    /// `NotFound`; see [`Error`].
-    pub async fn boot_resource(&self, id: u64) -> Result<BootResource, Error> {
-        self.send_for_json(Call::get(format!("boot-resources/{id}/"), "GET boot-resources/{id}/"))
-            .await
     }
 
     /// All resource pools.

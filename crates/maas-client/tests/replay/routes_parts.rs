@@ -1,8 +1,8 @@
 //! Routes of nodes' parts, the region, tags, scripts and events.
 
 use maas_client::{
-    CurrentSet, EventLevel, EventQuery, LinkMode, LinkSubnet, MAX_EVENTS, NewScript, ResultQuery,
-    ResultType, ScriptFilter, UpdateInterface,
+    CurrentSet, EventLevel, EventQuery, LinkMode, LinkSubnet, MAX_EVENTS, NewBootResource,
+    NewScript, ResultQuery, ResultType, ScriptFilter, UpdateInterface, UploadTarget,
 };
 
 use crate::routes::{Args, Route, facts_of};
@@ -22,6 +22,7 @@ pub(crate) fn routes() -> Vec<Route> {
     let mut routes = parts();
     routes.extend(results());
     routes.extend(region());
+    routes.extend(boot_resources());
     routes.extend(tags());
     routes.extend(scripts());
     routes
@@ -152,14 +153,53 @@ fn region() -> Vec<Route> {
         Route::new("GET", "maas/", Some("get_config"), NAME, |c, a| {
             Box::pin(facts_of(c.get_config(a.text("name").unwrap_or_default())))
         }),
+        Route::new("GET", "subnets/", None, &[], |c, _| Box::pin(facts_of(c.subnets()))),
+    ]
+}
+
+fn boot_resources() -> Vec<Route> {
+    const CREATE: &[Param] = &[
+        required("name", Text),
+        optional("title", Text),
+        required("architecture", Text),
+        optional("filetype", Text),
+        optional("base_image", Text),
+        required("sha256", Text),
+        required("size", Number),
+    ];
+    const SAMPLE: &[(&str, &str)] = &[("name", "x"), ("architecture", "amd64/generic")];
+    vec![
         Route::new("GET", "boot-resources/", None, &[], |c, _| {
             Box::pin(facts_of(c.boot_resources()))
         }),
         Route::new("GET", "boot-resources/{n}/", None, &[], |c, a| {
             Box::pin(facts_of(c.boot_resource(a.number_at(0))))
         }),
-        Route::new("GET", "subnets/", None, &[], |c, _| Box::pin(facts_of(c.subnets()))),
+        Route::new("POST", "boot-resources/", None, CREATE, |c, a| {
+            Box::pin(async move { facts_of(c.create_boot_resource(&new_image(a))).await })
+        })
+        .sample(SAMPLE),
+        Route::new("PUT", "boot-resources/{n}/upload/{n}/", None, &[], |c, a| {
+            let target = UploadTarget { resource_id: a.number_at(0), file_id: a.number_at(1) };
+            let chunk = a.content.clone().into();
+            Box::pin(async move { facts_of(c.upload_chunk(target, chunk)).await })
+        }),
+        Route::new("DELETE", "boot-resources/{n}/", None, &[], |c, a| {
+            Box::pin(facts_of(c.delete_boot_resource(a.number_at(0))))
+        }),
     ]
+}
+
+fn new_image(a: &Args) -> NewBootResource {
+    NewBootResource {
+        name: a.owned("name").unwrap_or_default(),
+        title: a.owned("title"),
+        architecture: a.owned("architecture").unwrap_or_default(),
+        filetype: a.owned("filetype"),
+        base_image: a.owned("base_image"),
+        sha256: a.owned("sha256").unwrap_or_default(),
+        size: a.number("size").unwrap_or_default(),
+    }
 }
 
 fn tags() -> Vec<Route> {

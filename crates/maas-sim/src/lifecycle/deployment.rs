@@ -93,6 +93,7 @@ impl Region {
             );
             return self.fail_deployment(key, fault.message.as_deref().unwrap_or(INSTALL_FAILED));
         }
+        self.images.copy(self.now);
         let Some(m) = self.machine(key) else { return };
         if !self.images.can_be_written(&m.osystem, &m.distro_series) {
             let text = "'curtin' curtin command install";

@@ -53,7 +53,7 @@ fn summary(image: &Image) -> Map<String, Value> {
     out
 }
 
-fn full(image: &Image) -> Value {
+fn full(image: &Image, controllers: u32) -> Value {
     let mut out = summary(image);
     let mut sets = Map::new();
     for (version, list) in &image.sets {
@@ -65,7 +65,7 @@ fn full(image: &Image) -> Value {
             let mut row = json!({"filename": file.name, "filetype": file.filetype, "sha256": file.sha256,
                 "filename_on_disk": file.sha256.get(..7), "size": file.size, "complete": file.complete});
             if !file.complete {
-                row["progress"] = json!(100.0 * file.received as f64 / file.size.max(1) as f64);
+                row["progress"] = json!(file.progress(controllers));
                 row["upload_uri"] =
                     json!(format!("/MAAS/api/2.0/boot-resources/{}/upload/{}/", image.id, file.id));
             }
@@ -74,7 +74,8 @@ fn full(image: &Image) -> Value {
         let label = if image.uploaded { "uploaded" } else { "stable" };
         let mut set = json!({"version": version, "label": label, "size": size, "complete": complete, "files": files});
         if !complete {
-            set["progress"] = json!(100.0 * received as f64 / size.max(1) as f64);
+            let all = size.max(1) as f64 * f64::from(controllers);
+            set["progress"] = json!(100.0 * received as f64 / all);
         }
         sets.insert(version.clone(), set);
     }
@@ -101,8 +102,12 @@ pub(super) fn list(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 
 /// Handles `GET boot-resources/ID/`.
 pub(super) fn read(region: &mut Region, call: &Call<'_>) -> HandlerResult {
+    region.images.copy(region.now);
+    let controllers = region.images.controllers();
     let found = region.images.by_id(call.part(0));
-    found.map(|i| SimResponse::json(&full(i))).ok_or_else(|| SimResponse::not_found("BootResource"))
+    found
+        .map(|i| SimResponse::json(&full(i, controllers)))
+        .ok_or_else(|| SimResponse::not_found("BootResource"))
 }
 
 /// Handles `DELETE boot-resources/ID/`: an unknown id is a 500 in the real region.
@@ -210,9 +215,13 @@ pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     if let (Some(bytes), Some(file)) =
         (content, image.sets.last_mut().and_then(|(_, files)| files.first_mut()))
     {
-        file.append_chunk(&bytes).map_err(|text| SimResponse::text(400, text))?;
+        file.append_chunk(&bytes, region.now).map_err(|text| SimResponse::text(400, text))?;
     }
-    let mut response = SimResponse::json(&full(image));
+    let id = image.id.to_string();
+    region.images.copy(region.now);
+    let controllers = region.images.controllers();
+    let image = region.images.by_id(&id).ok_or_else(|| SimResponse::not_found("BootResource"))?;
+    let mut response = SimResponse::json(&full(image, controllers));
     response.status = 201;
     Ok(response)
 }
@@ -227,7 +236,9 @@ pub(super) fn upload(region: &mut Region, call: &Call<'_>) -> HandlerResult {
         .flat_map(|(_, f)| f);
     let file = files.into_iter().find(|f| f.id.to_string() == call.part(1));
     let file = file.ok_or_else(|| SimResponse::not_found("BootResourceFile"))?;
-    file.append_chunk(&call.request.body).map_err(|text| SimResponse::text(400, text))?;
+    file.append_chunk(&call.request.body, region.now)
+        .map_err(|text| SimResponse::text(400, text))?;
+    region.images.copy(region.now);
     Ok(SimResponse::new(200, TEXT_BARE, "OK"))
 }
 
