@@ -79,14 +79,14 @@ for guest in "$one" "$two"; do on "$guest" ip route add default via 10.100.0.1; 
 echo 1 >/proc/sys/net/ipv4/ip_forward
 nft -f "$rules"
 nft -f "$rules" # as a restart does
-serve $$ tcp:0.0.0.0:22 tcp:0.0.0.0:19999 tcp:0.0.0.0:53 udp:0.0.0.0:53 udp:0.0.0.0:67 udp:0.0.0.0:623
+serve $$ tcp:0.0.0.0:22 tcp:0.0.0.0:18774 tcp:0.0.0.0:18775 tcp:0.0.0.0:19999 tcp:0.0.0.0:53 udp:0.0.0.0:53 udp:0.0.0.0:67 udp:0.0.0.0:623
 serve "$beyond" tcp:10.177.36.1:5240 tcp:10.177.36.50:443 udp:10.177.36.50:623 tcp:10.177.40.7:5000 tcp:203.0.113.5:443
 serve "$two" tcp:0.0.0.0:8080
 # The two guests are one hop apart by the host too.
 on "$one" ip route add 10.100.0.12/32 via 10.100.0.1
 wanted() { on "$one" python3 "$peers" ask "$@"; }
-wanted 10 tcp:10.100.0.1:53 udp:10.100.0.1:53 udp:10.100.0.1:67 tcp:203.0.113.5:443 | sed 's/^/open /'
-wanted 1 tcp:10.100.0.1:22 tcp:10.177.36.100:22 tcp:10.100.0.1:19999 tcp:10.177.36.100:53 udp:10.100.0.1:623 \
+wanted 10 tcp:10.100.0.1:53 udp:10.100.0.1:53 udp:10.100.0.1:67 tcp:10.100.0.1:18775 tcp:203.0.113.5:443 | sed 's/^/open /'
+wanted 1 tcp:10.100.0.1:22 tcp:10.100.0.1:18774 tcp:10.177.36.100:18775 tcp:10.177.36.100:22 tcp:10.100.0.1:19999 tcp:10.177.36.100:53 udp:10.100.0.1:623 \
     tcp:10.177.36.1:5240 tcp:10.177.36.50:443 udp:10.177.36.50:623 tcp:10.177.40.7:5000 tcp:10.100.0.12:8080 | sed 's/^/shut /'
 # The host reaches its guests.
 python3 "$peers" ask 10 tcp:10.100.0.12:8080 | sed 's/^/host /'
@@ -110,8 +110,11 @@ test_guests_reach_dhcp_dns_and_the_world_alone() {
     [[ $(<"$work/said") == "open tcp:10.100.0.1:53 yes
 open udp:10.100.0.1:53 yes
 open udp:10.100.0.1:67 yes
+open tcp:10.100.0.1:18775 yes
 open tcp:203.0.113.5:443 yes
 shut tcp:10.100.0.1:22 no
+shut tcp:10.100.0.1:18774 no
+shut tcp:10.177.36.100:18775 no
 shut tcp:10.177.36.100:22 no
 shut tcp:10.100.0.1:19999 no
 shut tcp:10.177.36.100:53 no
@@ -126,7 +129,7 @@ host tcp:10.100.0.12:8080 yes" ]] || wrong "reached: $(<"$work/said")"
     # public addresses is kept from guests as well.
     look_out GPUAAS_SLICE_GUEST_ALLOW=10.177.40.0/24 GPUAAS_SLICE_GUEST_ISOLATION=0 GPUAAS_SLICE_MANAGEMENT_ADDRESS=203.0.113.9/24
     [[ $(grep -E '^shut .* yes$' "$work/said") == "shut tcp:10.177.40.7:5000 yes
-shut tcp:10.100.0.12:8080 yes" && $(grep -c '^open .* yes$' "$work/said") == 3 ]] || wrong "reached: $(<"$work/said")"
+shut tcp:10.100.0.12:8080 yes" && $(grep -c '^open .* yes$' "$work/said") == 4 ]] || wrong "reached: $(<"$work/said")"
     has_line /etc/gpuaas/slice.nft '        iifname "ovsbr0" ip daddr 203.0.113.0/24 drop'
 }
 

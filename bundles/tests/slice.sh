@@ -48,6 +48,9 @@ test_settings() {
     use h200-slice-vm
     twice settings
     has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_GATEWAY=10.100.0.1/24"
+    has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_GUEST_CALL_PORT=18775"
+    refused "not a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=80
+    refused "not a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=65536
     twice settings GPUAAS_SLICE_GUEST_SUBNET=10.7.0.0/22 GPUAAS_SLICE_GATEWAY=10.7.3.254/22 GPUAAS_SLICE_DHCP_FIRST=10.7.0.1 GPUAAS_SLICE_DHCP_LAST=10.7.3.253
     refused "wrong way round" settings GPUAAS_SLICE_DHCP_FIRST=10.100.0.200 GPUAAS_SLICE_DHCP_LAST=10.100.0.100
     refused "DHCP_LAST 10.101.0.9 is no host of" settings GPUAAS_SLICE_DHCP_LAST=10.101.0.9

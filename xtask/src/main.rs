@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod api_check;
 mod circles;
 mod debug_info;
 mod decisions;
@@ -55,6 +56,7 @@ Commands:
   vm            Boot a machine of software, and run the slice host's units and the agent on it
   first-hour    Run the README's blocks in a fresh clone, then 60 mistakes, and say how
                 they were answered
+  api-check     Hold a running control plane to its OpenAPI document with Schemathesis, as each role
   graph         Print the crate graph and check it against the rules
 
 `cargo xtask COMMAND --help` says more. Exit code 0 means that everything asked for passed.";
@@ -92,6 +94,8 @@ fn dispatch(args: &[String]) -> Outcome {
         "first-hour" => first_hour::run(rest),
         "vm" if help => print_help(vm::HELP),
         "vm" => vm::run(rest),
+        "api-check" if help => print_help(api_check::HELP),
+        "api-check" => api_check::run(rest),
         "graph" if help => print_help(graph::HELP),
         "graph" => graph::run(),
         "help" | "--help" | "-h" => print_help(HELP),

@@ -37,9 +37,14 @@ What it sets up:
   recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; unset, the
               folder ../shared/maas/recordings is used where it exists
   sequence    GPUAAS_MAAS_SEQUENCE names a file of calls in order with a region's answers; unset,
-              ../shared/maas/sequence.jsonl is used where it exists";
+              ../shared/maas/sequence.jsonl is used where it exists
+  threads     two tests at once for each processor; set NEXTEST_TEST_THREADS for another number";
 
 const POSTGRES: &str = "GPUAAS_TEST_POSTGRES";
+/// How many tests nextest runs at once.
+const THREADS: &str = "NEXTEST_TEST_THREADS";
+/// Tests at once for each processor: about half of a test's time it waits for processes and clocks.
+const THREADS_PER_PROCESSOR: usize = 2;
 /// What of a real region is read where it lies: variable, and where it is looked for.
 const OF_A_REGION: &[(&str, &str)] = &[
     ("GPUAAS_MAAS_RECORDINGS", "../shared/maas/recordings"),
@@ -150,6 +155,10 @@ fn environment(
         {
             set.push((*variable, found.into_os_string()));
         }
+    }
+    if proc::env(THREADS).is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        set.push((THREADS, (processors * THREADS_PER_PROCESSOR).to_string().into()));
     }
     set
 }

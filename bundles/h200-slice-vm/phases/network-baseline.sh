@@ -41,6 +41,7 @@ forward=$(forward_rules)
 template=$(<"$GPUAAS_BUNDLE_DIR/files/slice.nft")
 template=${template//@RULES@/$forward}
 template=${template//@SUBNET@/$GPUAAS_SLICE_GUEST_SUBNET}
+template=${template//@CALL_PORT@/$GPUAAS_SLICE_GUEST_CALL_PORT}
 template=${template//@GATEWAY@/${GPUAAS_SLICE_GATEWAY%/*}}
 place "$rules" 0644 <<<"${template//@BRIDGE@/$GPUAAS_SLICE_BRIDGE}"
 place "$program" 0755 <"$GPUAAS_BUNDLE_DIR/files/$name"

@@ -32,11 +32,15 @@ done
 for name in GPUAAS_SLICE_IOMMU_ARGUMENT GPUAAS_SLICE_PASSTHROUGH_ARGUMENT; do
     [[ ${!name} =~ ^[a-z0-9_.]+=[A-Za-z0-9_,]+$ ]] || fail "$name is ${!name}, not NAME=VALUE"
 done
+# A port that needs no privilege, and is none of those that guests reach anyway.
+if ! [[ $GPUAAS_SLICE_GUEST_CALL_PORT =~ ^[0-9]{4,5}$ ]] || ((GPUAAS_SLICE_GUEST_CALL_PORT < 1024 || GPUAAS_SLICE_GUEST_CALL_PORT > 65535)); then
+    fail "GPUAAS_SLICE_GUEST_CALL_PORT is $GPUAAS_SLICE_GUEST_CALL_PORT, not a port from 1024 to 65535"
+fi
 
 settings() {
     local name
     printf '# Written by %s.\n' "${GPUAAS_BUNDLE%@*}"
-    for name in GPU_VENDOR GPU_CLASS GPU_COUNT HCA_VENDOR HCA_CLASS HCA_COUNT VFS_PER_HCA BRIDGE GATEWAY GUEST_SUBNET GUEST_ISOLATION OVS_DATAPATH; do
+    for name in GPU_VENDOR GPU_CLASS GPU_COUNT HCA_VENDOR HCA_CLASS HCA_COUNT VFS_PER_HCA BRIDGE GATEWAY GUEST_CALL_PORT UNCLAIMED_DOMAINS GUEST_SUBNET GUEST_ISOLATION OVS_DATAPATH; do
         name=GPUAAS_SLICE_$name
         printf '%s=%s\n' "$name" "${!name}"
     done

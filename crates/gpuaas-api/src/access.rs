@@ -8,6 +8,7 @@ use axum::extract::{MatchedPath, Query, RawPathParams, Request, State};
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
+use gpuaas_identity::oidc::TokenHead;
 use gpuaas_store::{RequestOrigin, TokenPurpose, current_origin, sha256, with_origin};
 use gpuaas_types::TaskId;
 use gpuaas_types::access::{AccessView, OperationRow, Scope, operation};
@@ -34,7 +35,7 @@ pub(crate) async fn check(
 ) -> ApiResult<Response> {
     let headers = request.headers().clone();
     let caller = authenticate(&ctx, &headers).await?;
-    ctx.count_request(ListenerKind::Operators, caller.name())?;
+    ctx.count_request(ListenerKind::Operators, caller.id())?;
     let row = row(&request)?;
     let caller = caller.asks_for(row)?;
     check_site(&ctx, &caller, row, &params, request.uri()).await?;
@@ -43,12 +44,30 @@ pub(crate) async fn check(
     Ok(with_origin(origin, next.run(request)).await)
 }
 
+/// Whose credential it still is that a request came with which is long under way, if it still opens
+/// the path.
+///
+/// # Errors
+/// As for a new request.
+pub(crate) async fn authenticate_again(
+    ctx: &Ctx,
+    headers: &HeaderMap,
+    path: &str,
+) -> ApiResult<Caller> {
+    let row = operation("GET", path).ok_or_else(|| problem(ProblemCode::RoleMissing))?;
+    Ok(authenticate(ctx, headers).await?.asks_for(row)?)
+}
+
 /// Whose credential the request carries.
 async fn authenticate(ctx: &Ctx, headers: &HeaderMap) -> ApiResult<Caller> {
     let token = auth::bearer(headers)?;
     if token.starts_with(TOKEN_PREFIX) {
         let token = ctx.store.use_access_token(ctx.now(), sha256(token)).await?;
         return Ok(Caller::new(token.name, token.grants));
+    }
+    if let Some(sign_in) = ctx.settings.sign_in.as_ref().filter(|_| TokenHead::is_likely(token)) {
+        let (signed_in, grants) = sign_in.judge(token, ctx.signing_time()).await?;
+        return Ok(Caller::signed_in(signed_in.id, signed_in.display, grants));
     }
     auth::check_token(ctx, headers, TokenPurpose::Admin).await?;
     Ok(Caller::admin())

@@ -8,6 +8,7 @@ use gpuaas_types::Timestamp;
 use gpuaas_types::api::List;
 use gpuaas_types::audit::{AuditChainPage, AuditItem};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +29,10 @@ pub(crate) struct Filter {
     /// By this actor.
     actor: Option<String>,
     /// Of this moment or later.
+    #[schemars(with = "Option<text::TimestampText>")]
     since: Option<String>,
     /// After this entry, in the order of the list.
+    #[schemars(with = "Option<text::NumberText>")]
     after: Option<String>,
     /// Most items.
     #[schemars(range(min = 1))]
@@ -64,6 +67,7 @@ pub(crate) async fn list(
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChainQuery {
     /// After this row of the chain.
+    #[schemars(with = "Option<text::NumberText>")]
     after: Option<String>,
     /// Most rows.
     #[schemars(range(min = 1))]

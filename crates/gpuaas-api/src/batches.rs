@@ -21,6 +21,7 @@ use gpuaas_types::batch::{
     BatchSpec, BatchStatus,
 };
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::text;
 use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Problem, Timestamp};
 use serde_json::json;
 
@@ -113,8 +114,16 @@ impl CheckedManifest {
             let message = format!("{}: {}", wrong.0.code, wrong.0.detail);
             faults.push(FieldError { field: "spec.profile".to_owned(), message });
         }
+        let (no_site, no_profile) = (site.is_none(), profile.is_none());
         let (Some(site), Some(profile), true) = (site, profile, faults.is_empty()) else {
-            let mut refusal = problem(ProblemCode::BatchInvalid)
+            // What the manifest names and is not there is no mistake in its form.
+            let only_profile = no_profile && faults.iter().all(|one| one.field == "spec.profile");
+            let code = match (no_site, only_profile) {
+                (true, _) => ProblemCode::SiteNotFound,
+                (false, true) => ProblemCode::ProfileNotFound,
+                (false, false) => ProblemCode::BatchInvalid,
+            };
+            let mut refusal = problem(code)
                 .with_detail(format!("{}; nothing was made", counted(faults.len(), "mistake")));
             refusal.errors = faults;
             return Err(refusal.into());
@@ -290,7 +299,7 @@ fn keys(hostname: &str, hardware: &NodeHardware) -> Vec<(String, String)> {
 /// `GET /api/v1/batches?after=&limit=`: newest first, without their members.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    QueryParams(asked): QueryParams<SitePageFilter>,
+    QueryParams(asked): QueryParams<SitePageFilter<text::IdText>>,
 ) -> ApiResult<Json<List<BatchResource>>> {
     let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
     let site = site_id(&ctx, asked.site.as_deref()).await?;

@@ -1,5 +1,7 @@
 //! Bodies: extractors that refuse with a problem, and the answer that most calls of nodes get.
 
+use std::marker::PhantomData;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
@@ -111,28 +113,34 @@ pub(crate) struct Accepted {
     pub(crate) new: bool,
 }
 
-/// A query that may name a site, and a page of a list.
+/// A query that may name a site, and a page of a list whose items are named by a `C`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SitePageFilter {
+#[serde(deny_unknown_fields, bound = "")]
+pub(crate) struct SitePageFilter<C> {
     /// Only of this site.
     pub(crate) site: Option<String>,
     /// After this item, in the order of the list.
+    #[schemars(with = "Option<C>")]
     pub(crate) after: Option<String>,
     /// Most items.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<u32>,
+    #[serde(skip)]
+    _named_by: PhantomData<C>,
 }
 
-/// A query that may name a page of a list.
+/// A query that may name a page of a list whose items are named by a `C`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PageFilter {
+#[serde(deny_unknown_fields, bound = "")]
+pub(crate) struct PageFilter<C> {
     /// After this item, in the order of the list.
+    #[schemars(with = "Option<C>")]
     pub(crate) after: Option<String>,
     /// Most items.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<u32>,
+    #[serde(skip)]
+    _named_by: PhantomData<C>,
 }
 
 /// The site of this name, where one is given.

@@ -64,8 +64,7 @@ pub(crate) fn delivery_refusal(error: DeliveryError) -> Refusal {
 }
 
 pub(crate) fn checked_label(field: &str, text: &str) -> Result<String, Problem> {
-    let text = check::plain_text(text, WORD_CHARS);
-    if text.trim().is_empty() { Err(invalid(field, "say who, or why")) } else { Ok(text) }
+    check::words(field, text, WORD_CHARS, "say who, or why")
 }
 
 /// `POST /api/v1/bundles`. The same bytes again are taken and change nothing.

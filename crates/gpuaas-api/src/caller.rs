@@ -19,6 +19,9 @@ const NOTE_CHARS: usize = 100;
 /// request, so a handler that names it is not reached without a credential.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
+    /// Whom it is told from others by.
+    id: String,
+    /// The same, with what people call it.
     name: String,
     grants: Vec<RoleGrant>,
     needs: Role,
@@ -26,8 +29,15 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// The holder of a token. It may do nothing before [`Self::asks_for`].
-    pub(crate) const fn new(name: String, grants: Vec<RoleGrant>) -> Self {
-        Self { name, grants, needs: Role::Admin }
+    pub(crate) fn new(name: String, grants: Vec<RoleGrant>) -> Self {
+        Self { id: name.clone(), name, grants, needs: Role::Admin }
+    }
+
+    /// Somebody whom a provider knows as `id`, and who is called `display` there: that may change, and
+    /// is nobody's alone.
+    pub(crate) fn signed_in(id: String, display: Option<String>, grants: Vec<RoleGrant>) -> Self {
+        let name = display.map_or_else(|| id.clone(), |display| format!("{id} [{display}]"));
+        Self { id, name, grants, needs: Role::Admin }
     }
 
     /// The holder of the first admin token.
@@ -54,6 +64,11 @@ impl Caller {
         reason: &str,
     ) -> Result<(String, String), Problem> {
         Ok((self.actor(note), check::reason(reason)?))
+    }
+
+    /// Whom it is told from others by: what belongs to a caller is kept under this.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
     }
 
     /// The name that was authenticated.

@@ -160,7 +160,7 @@ pub(crate) fn reports(request: &OnboardRequest) -> Result<Vec<ReportKind>, Probl
     if let Some(id) = &system_id {
         identifier("system_id", id, "_-")?;
     }
-    let unfit = |text: &String| text.is_empty() || text.len() > 128 || has_control(text);
+    let unfit = |text: &String| text.is_empty() || text.chars().count() > 128 || has_control(text);
     if serial.as_ref().is_some_and(unfit) {
         return Err(invalid("serial", "1 to 128 printable characters are wanted"));
     }
@@ -394,20 +394,90 @@ pub(crate) const REASON_CHARS: usize = 500;
 /// # Errors
 /// `invalid_field` where it is empty.
 pub(crate) fn reason(text: &str) -> Result<String, Problem> {
-    let reason = plain_text(text, REASON_CHARS);
-    if reason.trim().is_empty() {
-        return Err(invalid("reason", "it is empty"));
-    }
-    Ok(reason)
+    words("reason", text, REASON_CHARS, "it is empty")
+}
+
+/// What a person writes, without control characters and without white space at its ends: at most
+/// `limit` characters. `wanted` says what to write where nothing is left of it.
+///
+/// # Errors
+/// `invalid_field`.
+pub(crate) fn words(
+    field: &str,
+    text: &str,
+    limit: usize,
+    wanted: &str,
+) -> Result<String, Problem> {
+    let plain = plain_text(text, usize::MAX);
+    let words: String = plain.trim().chars().take(limit).collect();
+    if words.is_empty() { Err(invalid(field, wanted)) } else { Ok(words) }
 }
 
 #[cfg(test)]
 mod tests {
+    use gpuaas_types::text;
+    use proptest::strategy::{Strategy as _, ValueTree as _};
+    use proptest::test_runner::TestRunner;
+
     use super::*;
+    use crate::event_sinks;
 
     fn field(problem: Problem) -> String {
         assert_eq!(problem.code, "invalid_field");
         problem.errors[0].field.clone()
+    }
+
+    /// Texts that a pattern allows, the same ones each time.
+    fn drawn(pattern: &str) -> Vec<String> {
+        // Of the whole text; the generator knows no anchors.
+        let whole = pattern.trim_start_matches('^').trim_end_matches('$');
+        let strategy = proptest::string::string_regex(whole).unwrap();
+        let mut runner = TestRunner::deterministic();
+        (0..100).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
+    }
+
+    /// What a schema says that a text may be, the check of its field takes.
+    #[test]
+    fn a_text_of_its_kind_is_taken() {
+        type Check = fn(&str) -> Result<(), Problem>;
+        let checks: [(&str, Check); 9] = [
+            (text::WebhookUrlText::PATTERN, event_sinks::check_url),
+            (text::NameText::PATTERN, |text| name("x", text)),
+            (text::HostnameText::PATTERN, |text| hostname("x", text).map(drop)),
+            (text::WordsText::PATTERN, |text| reason(text).map(drop)),
+            (text::PowerTypeText::PATTERN, |text| identifier("x", text, "_-")),
+            (text::SystemIdText::PATTERN, |text| identifier("x", text, "_-")),
+            (text::InterfaceText::PATTERN, |text| identifier("x", text, ":._-")),
+            (text::PrintableText::PATTERN, |text| {
+                onboard(&OnboardRequest {
+                    hostname: "h".to_owned(),
+                    bmc_address: Some("10.0.0.1".to_owned()),
+                    bmc_user: Some(text.to_owned()),
+                    ..OnboardRequest::default()
+                })
+                .map(drop)
+            }),
+            (text::ArchitectureText::PATTERN, |text| {
+                onboard(&OnboardRequest {
+                    hostname: "h".to_owned(),
+                    architecture: Some(text.to_owned()),
+                    ..OnboardRequest::default()
+                })
+                .map(drop)
+            }),
+        ];
+        for (pattern, check) in checks {
+            for text in drawn(pattern) {
+                check(&text).unwrap_or_else(|problem| panic!("{pattern}: {text:?}: {problem}"));
+            }
+        }
+        for moment in drawn(text::TimestampText::PATTERN) {
+            assert!(gpuaas_types::Timestamp::from_rfc3339(&moment).is_some(), "{moment}");
+        }
+        for text in drawn(text::MaasKeyText::PATTERN) {
+            assert!(text.parse::<maas_client::ApiKey>().is_ok(), "{text:?}");
+        }
+        assert!(reason(&format!("{}x", " ".repeat(600))).is_ok(), "white space is no limit");
     }
 
     #[test]

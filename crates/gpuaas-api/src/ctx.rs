@@ -14,11 +14,14 @@ use gpuaas_types::limits::{ListenerKind, ListenerLimits};
 use gpuaas_types::{IdSource, Problem, Timestamp};
 use tokio::sync::Semaphore;
 
+use crate::event_feed::{EventFeed, EventLimits};
 use crate::health::HealthCheck;
+use crate::known_task_keys::KnownTaskKeys;
 use crate::long_poll::TaskSignals;
 use crate::rate_limit::RateLimits;
 use crate::rejection_audit::RejectionAudit;
 use crate::request_metrics::RequestMetrics;
+use crate::sign_in::SignIn;
 
 /// Longest task poll, in seconds.
 pub const MAX_POLL_SECONDS: u32 = 30;
@@ -65,6 +68,10 @@ pub struct ApiSettings {
     pub simulated_hosts: bool,
     /// Limits of requests to the telemetry edges of hosts.
     pub telemetry: TelemetryLimits,
+    /// Limits of streams of events.
+    pub events: EventLimits,
+    /// Sign-in of people; none: only tokens that were made here count.
+    pub sign_in: Option<Arc<SignIn>>,
     /// How often a token may ask.
     pub operators: ListenerLimits,
     /// How often a node may ask.
@@ -80,6 +87,8 @@ impl Default for ApiSettings {
             agent: None,
             simulated_hosts: false,
             telemetry: TelemetryLimits::default(),
+            events: EventLimits::default(),
+            sign_in: None,
             operators: ListenerLimits::defaults(ListenerKind::Operators),
             nodes: ListenerLimits::defaults(ListenerKind::Nodes),
         }
@@ -134,6 +143,8 @@ struct Inner {
     health: HealthCheck,
     sites: Sites,
     request_metrics: RequestMetrics,
+    task_keys: KnownTaskKeys,
+    event_feed: Arc<EventFeed>,
 }
 
 /// The state of the API behind one shared pointer, as axum hands it to every handler.
@@ -157,6 +168,7 @@ impl Ctx {
         let rate_limits = RateLimits::new(&state.settings.operators, &state.settings.nodes);
         let health = HealthCheck::default();
         let (store, clock) = (state.store.clone(), Arc::clone(&state.clock));
+        let event_feed = EventFeed::new(&store, &state.supervisor, state.settings.events);
         let sites = Sites::new(store, clock, Arc::clone(&state.connect));
         Self(Arc::new(Inner {
             state,
@@ -167,14 +179,22 @@ impl Ctx {
             health,
             sites,
             request_metrics: RequestMetrics::default(),
+            task_keys: KnownTaskKeys::default(),
+            event_feed,
         }))
     }
 
-    /// Checks that the loops run and that the database takes a write.
+    /// The keys that sign tasks, as they were read a moment ago.
+    pub(crate) fn known_task_keys(&self) -> &KnownTaskKeys {
+        &self.0.task_keys
+    }
+
+    /// Checks that the loops run and that the database takes a write. Answers for how long the
+    /// oldest event waits that a sink has not taken, in seconds.
     ///
     /// # Errors
     /// See [`HealthCheck::check`].
-    pub(crate) async fn check_health(&self) -> Result<(), Problem> {
+    pub(crate) async fn check_health(&self) -> Result<Option<f64>, Problem> {
         self.0.health.check(&self.supervisor, &self.store, self.clock.as_ref()).await
     }
 
@@ -190,8 +210,8 @@ impl Ctx {
         self.clock.now()
     }
 
-    /// The time by which bundles are signed: hosts verify by their own clocks, which a clock of
-    /// a simulation may run ahead of.
+    /// The time by which bundles are signed and people's tokens are judged: hosts and providers live by
+    /// their own clocks, which a clock of a simulation may run ahead of.
     pub(crate) fn signing_time(&self) -> Timestamp {
         self.now().min(RealClock.now())
     }
@@ -199,6 +219,11 @@ impl Ctx {
     /// Regions, for what an operator asks before anything is begun.
     pub(crate) fn sites(&self) -> &Sites {
         &self.0.sites
+    }
+
+    /// What happens to nodes, for whoever listens.
+    pub(crate) fn event_feed(&self) -> &Arc<EventFeed> {
+        &self.0.event_feed
     }
 
     /// Requests that were answered.

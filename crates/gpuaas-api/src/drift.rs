@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use gpuaas_core::drift::{AdviceSubject, advice};
 use gpuaas_types::api::{List, NodeDrift};
+use gpuaas_types::text;
 
 use crate::body::{QueryParams, SitePageFilter, site_id};
 use crate::ctx::Ctx;
@@ -13,7 +14,7 @@ use crate::problem::ApiResult;
 /// `GET /api/v1/drift?site=&after=&limit=`: by hostname.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    QueryParams(filter): QueryParams<SitePageFilter>,
+    QueryParams(filter): QueryParams<SitePageFilter<text::FilledText>>,
 ) -> ApiResult<Json<List<NodeDrift>>> {
     let site_id = site_id(&ctx, filter.site.as_deref()).await?;
     let page = PageRequest::<String>::parse(filter.after.as_deref(), filter.limit)?;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use gpuaas_engine::{Clock, Supervisor};
-use gpuaas_store::Store;
+use gpuaas_store::{Store, StoreError};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{Problem, Timestamp};
 use tokio::sync::Mutex;
@@ -21,7 +21,10 @@ const GOOD_SECONDS: f64 = 1.0;
 
 /// The latest result of the check of the database.
 #[derive(Debug, Default)]
-pub(crate) struct HealthCheck(Mutex<Option<(Timestamp, Result<(), Problem>)>>);
+pub(crate) struct HealthCheck(Mutex<Option<(Timestamp, Checked)>>);
+
+/// How long the oldest event waits that a sink has not taken, in seconds; or what is wrong.
+type Checked = Result<Option<f64>, Problem>;
 
 impl HealthCheck {
     /// Checks that the loops run.
@@ -35,7 +38,8 @@ impl HealthCheck {
         }
     }
 
-    /// Checks the loops now, and the database at most once a second.
+    /// Checks the loops now, and the database at most once a second. Answers for how long the oldest
+    /// event waits that a sink has not taken, in seconds.
     ///
     /// # Errors
     /// `loop_ended`, or the problem of the database.
@@ -44,7 +48,7 @@ impl HealthCheck {
         supervisor: &Supervisor,
         store: &Store,
         clock: &dyn Clock,
-    ) -> Result<(), Problem> {
+    ) -> Result<Option<f64>, Problem> {
         Self::check_loops(supervisor)?;
         let mut latest = self.0.lock().await;
         let now = clock.now();
@@ -53,9 +57,19 @@ impl HealthCheck {
         {
             return result.clone();
         }
-        let result = store.health_check(now, LIMIT).await;
+        let checked = store.health_check(now, LIMIT).await;
+        let result = match checked {
+            Ok(()) => event_lag(store, now).await,
+            Err(error) => Err(error),
+        };
         let result = result.map_err(|error| *Refusal::from(error).0);
         *latest = Some((now, result.clone()));
         result
     }
+}
+
+async fn event_lag(store: &Store, now: Timestamp) -> Result<Option<f64>, StoreError> {
+    let sinks = store.event_sinks().await?;
+    let oldest = sinks.iter().filter_map(|sink| sink.waiting_since).min();
+    Ok(oldest.map(|since| now.seconds_since(since).max(0.0)))
 }

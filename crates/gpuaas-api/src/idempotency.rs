@@ -3,13 +3,14 @@
 //! [`replay`] is the layer around every change of the admin API: the same key with the same request
 //! gets the first answer once more, with another request it is refused. An answer that refuses is not
 //! kept, since nothing was done. What may not happen twice even where a process dies between the
-//! change and its answer (a node, a batch, a task) is noted by the handler within the change's own
-//! transaction as well, under [`idempotency_key`].
+//! change and its answer (a node, a batch, a task, a claim) is noted by the handler within the change's
+//! own transaction as well, under [`idempotency_key`]. Why these are two is in
+//! `docs/adr/0020-idempotency.md`.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::header::{CONTENT_TYPE, ETAG};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use gpuaas_bundle::Digest;
@@ -57,7 +58,7 @@ pub(crate) async fn replay(
     }
     let asked = format!("{} {}\n{}", parts.method, parts.uri, Digest::sha256(&body));
     let digest = sha256(&asked);
-    let key = ReplayKey { caller: caller.name().to_owned(), key };
+    let key = ReplayKey { caller: caller.id().to_owned(), key };
     let kept = ctx.store.begin_replayable(ctx.now(), &key, digest, HELD_SECONDS).await?;
     if let Some(kept) = kept {
         return Ok(replayed(kept));
@@ -91,10 +92,13 @@ async fn split(response: Response) -> (Response, Option<KeptResponse>) {
     let Ok(body) = to_bytes(body, usize::MAX).await else {
         return (Refusal::from(problem(ProblemCode::Internal)).into_response(), None);
     };
-    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let header = |name: HeaderName| {
+        parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    };
     let kept = std::str::from_utf8(&body).ok().map(|text| KeptResponse {
         status: parts.status.as_u16(),
-        content_type: content_type.map(str::to_owned),
+        content_type: header(CONTENT_TYPE),
+        etag: header(ETAG),
         body: text.to_owned(),
     });
     (Response::from_parts(parts, Body::from(body)), kept)
@@ -105,8 +109,10 @@ fn replayed(kept: KeptResponse) -> Response {
     let mut response = (status, kept.body).into_response();
     let headers = response.headers_mut();
     headers.remove(CONTENT_TYPE);
-    if let Some(Ok(kind)) = kept.content_type.map(HeaderValue::try_from) {
-        headers.insert(CONTENT_TYPE, kind);
+    for (name, value) in [(CONTENT_TYPE, kept.content_type), (ETAG, kept.etag)] {
+        if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+            headers.insert(name, value);
+        }
     }
     headers.insert(REPLAYED_HEADER, HeaderValue::from_static("true"));
     response
@@ -138,7 +144,7 @@ pub(crate) fn idempotency_key(
     hide_passwords(&mut body);
     Ok(Some(IdempotencyKey {
         // A key has no line ends, so no two callers make one text.
-        key: format!("{operation}\n{}\n{key}", caller.name()),
+        key: format!("{operation}\n{}\n{key}", caller.id()),
         request_hash: sha256(&body.to_string()),
     }))
 }

@@ -11,6 +11,7 @@ use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{FleetCounts, RUN_DURATION_BOUNDS};
 use gpuaas_types::Timestamp;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::event::EventSinkView;
 use gpuaas_types::metrics::{self as table, Metric, MetricKind};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -80,6 +81,19 @@ impl Scrape {
             (labels.to_vec(), Value::Histogram { sum: one.seconds, count, buckets })
         });
         self.push(table::RUN_DURATION, ended);
+    }
+
+    fn push_events(&mut self, sinks: &[EventSinkView], now: Timestamp) {
+        let sink = |one: &EventSinkView| vec![one.name.clone()];
+        let lag = |one: &EventSinkView| {
+            let seconds = one.waiting_since.map_or(0.0, |since| now.seconds_since(since));
+            Value::Number(seconds.max(0.0))
+        };
+        self.push(table::EVENTS_LAG, sinks.iter().map(|one| (sink(one), lag(one))));
+        let dead = sinks.iter().map(|one| (sink(one), counted(one.dead_letters)));
+        self.push(table::EVENTS_DEAD, dead);
+        let delivered = sinks.iter().map(|one| (sink(one), counted(one.delivered)));
+        self.push(table::EVENTS_DELIVERED, delivered);
     }
 
     fn push_sites(&mut self, sites: &[SiteUsage]) {
@@ -173,6 +187,7 @@ pub(crate) async fn show(State(ctx): State<Ctx>) -> ApiResult<Response> {
     let about = vec![ctx.settings.version.clone(), ctx.store.engine().to_owned()];
     scrape.push(table::CONTROL_PLANE, [(about, Value::Number(1.0))]);
     scrape.push_fleet(&ctx.store.fleet_counts().await?, ctx.now());
+    scrape.push_events(&ctx.store.event_sinks().await?, ctx.now());
     let sites = match &ctx.engine {
         Some(engine) => engine.site_usage().await,
         None => Vec::new(),

@@ -11,6 +11,7 @@ use gpuaas_types::api::{List, NodeView, OnboardAccepted, Source, TimelineEvent};
 use gpuaas_types::audit::TimelineLine;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
+use gpuaas_types::text;
 use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunStatus, Step};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -72,9 +73,9 @@ async fn plan(
     request: OnboardRequest,
     key: Option<IdempotencyKey>,
 ) -> ApiResult<NewOnboarding> {
-    let (hostname, hardware) = check::onboard(&request)?;
     let site = ctx.store.site_by_name(&request.site).await?;
     let profile = ctx.store.profile_by_name(&request.profile).await?;
+    let (hostname, hardware) = check::onboard(&request)?;
     bundles::check_can_begin(ctx, &site, &profile, Some(&hostname)).await?;
     let now = ctx.now();
     let (node_id, run_id) = (NodeId::new(&*ctx.ids, now), RunId::new(&*ctx.ids, now));
@@ -176,6 +177,7 @@ pub(crate) struct Filter {
     #[schemars(with = "Option<RunStatus>")]
     run_status: Option<String>,
     /// After this node, in the order of the list.
+    #[schemars(with = "Option<text::IdText>")]
     after: Option<String>,
     /// Most items.
     #[schemars(range(min = 1))]
@@ -232,7 +234,7 @@ pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Js
 pub(crate) async fn timeline(
     State(ctx): State<Ctx>,
     Key(text): Key,
-    QueryParams(asked): QueryParams<PageFilter>,
+    QueryParams(asked): QueryParams<PageFilter<text::NumberText>>,
 ) -> ApiResult<Json<List<TimelineLine>>> {
     let page = PageRequest::<i64>::parse(asked.after.as_deref(), asked.limit)?;
     let id = find_node(&ctx, &text).await?;

@@ -42,7 +42,8 @@ impl<K: FromStr + Clone> PageRequest<K> {
             ));
         }
         let after = after.map(|text| {
-            text.parse().map_err(|_| {
+            let named = Some(text).filter(|text| !text.is_empty()).and_then(|t| t.parse().ok());
+            named.ok_or_else(|| {
                 let hint = "give after the value of next in the answer before, or leave it out";
                 refuse(format!("after names no item: {text:?}"), hint)
             })
@@ -116,7 +117,9 @@ mod tests {
     fn limits_are_held() {
         let limit = |asked| PageRequest::<u32>::parse(None, asked).unwrap().query().limit;
         assert_eq!((limit(None), limit(Some(7)), limit(Some(5000))), (101, 8, 1001));
-        for (after, limit) in [(None, Some(0)), (Some("x"), None)] {
+        assert!(PageRequest::<String>::parse(Some("x"), None).is_ok());
+        assert!(PageRequest::<String>::parse(Some(""), None).is_err());
+        for (after, limit) in [(None, Some(0)), (Some("x"), None), (Some(""), None)] {
             let refused = PageRequest::<u32>::parse(after, limit).unwrap_err();
             assert_eq!(refused.code, ProblemCode::InvalidQuery.as_str());
             assert!(!refused.hint.is_empty());

@@ -50,6 +50,8 @@ fn from_store(error: &StoreError) -> Problem {
                 "task" => ProblemCode::TaskNotFound,
                 "batch" => ProblemCode::BatchNotFound,
                 "claim" => ProblemCode::ClaimNotFound,
+                "event sink" => ProblemCode::EventSinkNotFound,
+                "dead letter" => ProblemCode::DeadLetterNotFound,
                 "access token" => ProblemCode::AccessTokenNotFound,
                 _ => ProblemCode::NotFound,
             };

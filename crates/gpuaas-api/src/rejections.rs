@@ -25,12 +25,14 @@ fn rejected(code: &str) -> Option<CredentialOrigin> {
     use ProblemCode::{
         CertificateExpired, CertificateMissing, CertificateNotYetValid, CertificateRevoked,
         CertificateSuperseded, CertificateUnknown, CertificateWrongAuthority, RunOver,
-        TokenContested, TokenExpired, TokenMissing, TokenNotYetUsable, TokenOfOtherRun,
-        TokenOtherMachine, TokenRevoked, TokenUnknown, TokenUsed, TokenWrongPurpose,
+        SignInExpired, SignInInvalid, SignInNoRole, TokenContested, TokenExpired, TokenMissing,
+        TokenNotYetUsable, TokenOfOtherRun, TokenOtherMachine, TokenRevoked, TokenUnknown,
+        TokenUsed, TokenWrongPurpose,
     };
     match ProblemCode::from_code(code)? {
         TokenMissing
         | TokenUnknown
+        | SignInInvalid
         | CertificateMissing
         | CertificateUnknown
         | CertificateWrongAuthority => Some(CredentialOrigin::Guess),
@@ -43,6 +45,8 @@ fn rejected(code: &str) -> Option<CredentialOrigin> {
         | TokenWrongPurpose
         | TokenNotYetUsable
         | RunOver
+        | SignInExpired
+        | SignInNoRole
         | CertificateRevoked
         | CertificateSuperseded
         | CertificateExpired

@@ -9,6 +9,7 @@ use gpuaas_types::api::{List, RoceResource};
 use gpuaas_types::change::RoceChange;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::RoceAssignmentSpec;
+use gpuaas_types::text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -27,9 +28,9 @@ pub(crate) async fn create(
     caller: Caller,
     Body(asked): Body<RoceAssignmentSpec>,
 ) -> ApiResult<(StatusCode, Json<RoceResource>)> {
+    caller.check_site(Some(&asked.site))?;
+    let site = ctx.store.site_by_name(&asked.site).await?;
     let spec = check::roce(asked)?;
-    caller.check_site(Some(&spec.site))?;
-    let site = ctx.store.site_by_name(&spec.site).await?;
     let now = ctx.now();
     let id = RoceAssignmentId::new(&*ctx.ids, now);
     let made = ctx.store.add_roce_assignment(now, id, site.id, spec).await?;
@@ -46,6 +47,7 @@ pub(crate) struct Filter {
     /// Of this host.
     hostname: Option<String>,
     /// After this one, in the order of the list.
+    #[schemars(with = "Option<text::FilledText>")]
     after: Option<String>,
     /// Most items.
     #[schemars(range(min = 1))]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::HeaderValue;
+use axum::http::header::WWW_AUTHENTICATE;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post, put};
 use axum::{Json, Router, middleware};
@@ -15,9 +16,9 @@ use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, audit, batches, bootstrap, bundles, certificates, control, drift, enrollment,
-    explain, guard, idempotency, metrics, node_change, nodes, offboarding, onboard_plan, openapi,
-    profiles, rejections, removal, roce, runs, secrets, sites, slice_claims, slice_launch, slices,
-    stuck, task_keys, tasks, telemetry, tokens,
+    event_sinks, events, explain, guard, idempotency, metrics, node_change, nodes, offboarding,
+    onboard_plan, openapi, profiles, rejections, removal, roce, runs, secrets, sites, slice_claims,
+    slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// Longer than the probe of a MAAS region.
@@ -126,7 +127,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
-        .merge(audit_routes())
+        .merge(audit_and_event_routes())
         .merge(slice_routes())
         .route_layer(middleware::from_fn_with_state(ctx.clone(), idempotency::replay))
         .route_layer(middleware::from_fn_with_state(ctx.clone(), access::check))
@@ -136,11 +137,17 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .layer(middleware::map_response_with_state(ctx.clone(), say_time))
 }
 
-/// Who did what.
-fn audit_routes() -> Router<Ctx> {
+/// Who did what, what happens to nodes, and where that is told.
+fn audit_and_event_routes() -> Router<Ctx> {
     Router::new()
         .route("/api/v1/audit", get(audit::list))
         .route("/api/v1/audit/chain", get(audit::chain))
+        .route("/api/v1/events", get(events::follow))
+        .route("/api/v1/event-sinks", get(event_sinks::list))
+        .route("/api/v1/event-sinks/{sink}/remove", post(event_sinks::remove))
+        .route("/api/v1/webhooks", post(event_sinks::add_webhook))
+        .route("/api/v1/dead-letters", get(event_sinks::dead_letters))
+        .route("/api/v1/dead-letters/replay", post(event_sinks::replay))
 }
 
 /// What concerns slots and claims.
@@ -160,11 +167,22 @@ fn slice_routes() -> Router<Ctx> {
         .route("/api/v1/admin/nodes/{node}/slots/{index}/recovery", post(slice_launch::recover))
 }
 
+/// Says to whoever has no credential where people sign in.
+fn offer_sign_in(ctx: &Ctx, response: &mut Response) {
+    if response.status() == StatusCode::UNAUTHORIZED
+        && let Some(sign_in) = &ctx.settings.sign_in
+        && let Ok(challenge) = HeaderValue::from_str(&sign_in.challenge())
+    {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+}
+
 /// Says what time it is here, so that who reads an answer can tell how long ago something was.
 async fn say_time(State(ctx): State<Ctx>, mut response: Response) -> Response {
     if let Ok(now) = HeaderValue::from_str(&ctx.now().to_string()) {
         response.headers_mut().insert(TIME_HEADER, now);
     }
+    offer_sign_in(&ctx, &mut response);
     response
 }
 
@@ -186,7 +204,7 @@ fn node_side() -> Router<Ctx> {
 }
 
 async fn alive() -> Json<Health> {
-    Json(Health { status: "ok".to_owned() })
+    Json(Health { status: "ok".to_owned(), event_lag_seconds: None })
 }
 
 /// Whether this process lives: whoever restarts it need not know of its database.
@@ -196,8 +214,8 @@ async fn live(State(ctx): State<Ctx>) -> ApiResult<Json<Health>> {
 }
 
 async fn health(State(ctx): State<Ctx>) -> ApiResult<Json<Health>> {
-    ctx.check_health().await?;
-    Ok(alive().await)
+    let event_lag_seconds = ctx.check_health().await?;
+    Ok(Json(Health { status: "ok".to_owned(), event_lag_seconds }))
 }
 
 async fn version(State(ctx): State<Ctx>) -> Json<Version> {

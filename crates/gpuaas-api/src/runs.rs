@@ -7,6 +7,7 @@ use gpuaas_store::{IdKind, ListedRun, OperatorCommand, RunFilter};
 use gpuaas_types::api::{List, RunView, StepSpan};
 use gpuaas_types::change::RunListItem;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::text;
 use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -55,6 +56,7 @@ pub(crate) struct Filter {
     #[serde(default)]
     open: bool,
     /// After this run, in the order of the list.
+    #[schemars(with = "Option<text::IdText>")]
     after: Option<String>,
     /// Most items.
     #[schemars(range(min = 1))]
@@ -163,7 +165,7 @@ pub(crate) struct Resume {
     /// Name of the operator, as the audit keeps it.
     actor: String,
     /// Why it may go on.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     reason: String,
     /// Pin the run to the latest revision of its profile: for a cause that lies in the profile.
     #[serde(default)]
@@ -223,7 +225,7 @@ pub(crate) struct CancelRun {
     /// Name of the operator, as the audit keeps it.
     actor: String,
     /// The operator's reason, as the audit keeps it.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     reason: String,
     /// Leave the machine in MAAS as it is, whatever it is doing.
     #[serde(default)]
@@ -251,11 +253,13 @@ pub(crate) struct SkipCheck {
     /// Name of the operator, as the audit keeps it.
     actor: String,
     /// The operator's reason, as the audit keeps it.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     reason: String,
     /// Name of the check.
+    #[schemars(with = "text::FilledText")]
     check: String,
     /// For how long, in seconds.
+    #[schemars(range(min = 1, max = 604_800))]
     seconds: u32,
 }
 

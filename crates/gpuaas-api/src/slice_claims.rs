@@ -10,6 +10,7 @@ use gpuaas_store::{
 use gpuaas_types::api::List;
 use gpuaas_types::claim::{ClaimRefusal, ClaimReleaseQuery, ClaimRequest, ClaimView};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::text;
 use gpuaas_types::{ClaimId, Problem};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,10 +41,8 @@ pub(crate) async fn create(
     caller.check_site(request.site.as_deref())?;
     let site_id = site_id(&ctx, request.site.as_deref()).await?;
     let (actor, reason) = caller.actor_and_reason(&request.actor, &request.reason)?;
-    let owner = check::plain_text(&request.owner, OWNER_CHARS).trim().to_owned();
-    if owner.is_empty() {
-        return Err(invalid("owner", "name who has the slots from then on").into());
-    }
+    let owner = "name who has the slots from then on";
+    let owner = check::words("owner", &request.owner, OWNER_CHARS, owner)?;
     let ClaimRequest { gpus, numa, reserved_seconds, .. } = request;
     within("gpus", gpus, GPUS)?;
     within("reserved_seconds", reserved_seconds, RESERVED_SECONDS)?;
@@ -96,8 +95,10 @@ pub(crate) struct ClaimFilter {
     #[serde(default)]
     ended: bool,
     /// Identifier of the last claim of the page before.
+    #[schemars(with = "Option<text::IdText>")]
     after: Option<String>,
     /// Most claims to answer.
+    #[schemars(range(min = 1))]
     limit: Option<u32>,
 }
 

@@ -9,7 +9,7 @@ use gpuaas_store::{NewSliceLaunch, SlotRecovery};
 use gpuaas_types::claim::{ClaimState, ClaimView};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::slice::{
-    MOST_USER_DATA_BYTES, SliceLaunchRequest, SlotRecoveryRequest, is_image_name,
+    MOST_USER_DATA_BYTES, SliceLaunchRequest, SlotRecoveryRequest, is_image_name, silencing_key,
 };
 use gpuaas_types::slot::SlotInventory;
 
@@ -37,6 +37,10 @@ pub(crate) async fn launch(
     }
     if user_data.len() > MOST_USER_DATA_BYTES {
         return Err(invalid("user_data", format!("at most {MOST_USER_DATA_BYTES} bytes")).into());
+    }
+    if let Some(key) = silencing_key(&user_data) {
+        let wanted = format!("no {key}: the host has the guest call it once it booted");
+        return Err(invalid("user_data", wanted).into());
     }
     let claim = ctx.store.slot_claim(id).await?;
     if claim.state != ClaimState::Reserved {

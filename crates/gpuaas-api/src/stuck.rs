@@ -10,6 +10,7 @@ use axum::extract::State;
 use gpuaas_core::node_problem::advice_of_wait;
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
 use gpuaas_types::api::{Lateness, List, NodeProblem, NodeView, StuckNode};
+use gpuaas_types::text;
 
 use crate::body::{QueryParams, SitePageFilter, site_id};
 use crate::ctx::Ctx;
@@ -23,7 +24,7 @@ use crate::problem::ApiResult;
 /// there are few of them, so a page may have no item and another page after it.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
-    QueryParams(filter): QueryParams<SitePageFilter>,
+    QueryParams(filter): QueryParams<SitePageFilter<text::IdText>>,
 ) -> ApiResult<Json<List<StuckNode>>> {
     let site_id = site_id(&ctx, filter.site.as_deref()).await?;
     let page = PageRequest::parse(filter.after.as_deref(), filter.limit)?;

@@ -1,5 +1,7 @@
 //! `/api/v1/task-keys`, and the signing of tasks.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -20,7 +22,8 @@ use crate::problem::{ApiResult, problem};
 
 /// `GET /api/v1/task-keys`.
 pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<TaskKeys>> {
-    ensure_active_key(&ctx).await.map(Json)
+    ensure_active_key(&ctx).await?;
+    read_anew(&ctx).await.map(Json)
 }
 
 /// `POST /api/v1/task-keys`: makes a key that agents learn of before it signs.
@@ -32,7 +35,13 @@ pub(crate) async fn stage_key(
     let (public_key, secret) = new_key()?;
     ctx.store.add_task_key(&public_key, &secret, false).await?;
     ctx.audit(caller.name(), "task_key.stage", &public_key, json!({})).await;
-    Ok((StatusCode::CREATED, Json(ctx.store.task_keys().await?)))
+    Ok((StatusCode::CREATED, Json(read_anew(&ctx).await?)))
+}
+
+/// The keys as they are now, such as after a change.
+async fn read_anew(ctx: &Ctx) -> ApiResult<TaskKeys> {
+    ctx.known_task_keys().forget();
+    Ok(ctx.store.task_keys().await?)
 }
 
 /// `POST /api/v1/task-keys/activate`: lets the staged key sign.
@@ -44,7 +53,7 @@ pub(crate) async fn activate(
     let until = ctx.now().plus_seconds(f64::from(asked.grace_seconds));
     ctx.store.activate_task_key(until).await?;
     ctx.audit(caller.name(), "task_key.activate", "", json!(asked)).await;
-    Ok(Json(ctx.store.task_keys().await?))
+    read_anew(&ctx).await.map(Json)
 }
 
 /// `POST /api/v1/task-keys/retire`: agents refuse what the key signed.
@@ -55,7 +64,7 @@ pub(crate) async fn retire(
 ) -> ApiResult<Json<TaskKeys>> {
     ctx.store.retire_task_key(&asked.public_key).await?;
     ctx.audit(caller.name(), "task_key.retire", &asked.public_key, json!({})).await;
-    Ok(Json(ctx.store.task_keys().await?))
+    read_anew(&ctx).await.map(Json)
 }
 
 /// The keys that agents accept: all but the retired ones.
@@ -95,22 +104,33 @@ pub(crate) async fn sign_tasks(
 
 /// The keys of this database, of which one is active: the first is made when it is first needed.
 async fn ensure_active_key(ctx: &Ctx) -> ApiResult<TaskKeys> {
-    let keys = ctx.store.task_keys().await?;
-    if keys.revision > 0 {
+    let now = ctx.now();
+    if let Some(keys) = ctx.known_task_keys().keys(now) {
         return Ok(keys);
     }
-    let (public_key, secret) = new_key()?;
-    ctx.store.add_task_key(&public_key, &secret, true).await?;
-    Ok(ctx.store.task_keys().await?)
+    let mut keys = ctx.store.task_keys().await?;
+    if keys.revision == 0 {
+        let (public_key, secret) = new_key()?;
+        ctx.store.add_task_key(&public_key, &secret, true).await?;
+        keys = ctx.store.task_keys().await?;
+    }
+    ctx.known_task_keys().note(now, &keys);
+    Ok(keys)
 }
 
-async fn signing_key(ctx: &Ctx, keys: &TaskKeys) -> ApiResult<SigningKey> {
+async fn signing_key(ctx: &Ctx, keys: &TaskKeys) -> ApiResult<Arc<SigningKey>> {
     let is_active = |key: &&TaskKey| key.state == TaskKeyState::Active;
     let public_key = keys.keys.iter().find(is_active).map(|key| key.public_key.as_str());
     let public_key = public_key
         .ok_or_else(|| StoreError::NotFound { what: "task key", key: "active".to_owned() })?;
+    if let Some(key) = ctx.known_task_keys().signer(public_key) {
+        return Ok(key);
+    }
     let secret = ctx.store.task_key_secret(public_key).await?;
-    SigningKey::from_pem(secret.expose_secret()).map_err(|error| key_problem(&error).into())
+    let key = SigningKey::from_pem(secret.expose_secret()).map_err(|error| key_problem(&error))?;
+    let key = Arc::new(key);
+    ctx.known_task_keys().note_signer(public_key, &key);
+    Ok(key)
 }
 
 fn new_key() -> ApiResult<(String, SecretString)> {

@@ -15,6 +15,7 @@ use gpuaas_types::api::{List, Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
+use gpuaas_types::text;
 use gpuaas_types::{NodeId, NodeState, RunStatus, TaskId, Timestamp};
 use serde_json::json;
 
@@ -180,7 +181,7 @@ async fn check_node(
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     Key(text): Key,
-    QueryParams(asked): QueryParams<PageFilter>,
+    QueryParams(asked): QueryParams<PageFilter<text::IdText>>,
 ) -> ApiResult<Json<List<TaskView>>> {
     let node_id = find_node(&ctx, &text).await?;
     let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;

@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use gpuaas_store::{NewAccessToken, NewAuditEntry, StoreError, sha256};
 use gpuaas_types::access::{MintedToken, RoleGrant, TokenRequest, TokenRevocation, TokenView};
 use gpuaas_types::api::List;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{Problem, TokenId};
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use crate::body::{Body, Key};
 use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
-use crate::problem::{ApiResult, invalid};
+use crate::problem::{ApiResult, invalid, problem};
 
 /// Longest life of a token that has an end, in seconds: ten years.
 const LONGEST_SECONDS: u64 = 10 * 366 * 86_400;
@@ -84,7 +85,7 @@ async fn check_grants(ctx: &Ctx, grants: &[RoleGrant]) -> ApiResult<()> {
         for site in sites {
             match ctx.store.site_by_name(site).await {
                 Ok(_) => {}
-                Err(StoreError::NotFound { .. }) => return Err(no_site(&field, site).into()),
+                Err(StoreError::NotFound { .. }) => return Err(no_site(field, site).into()),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -92,8 +93,9 @@ async fn check_grants(ctx: &Ctx, grants: &[RoleGrant]) -> ApiResult<()> {
     Ok(())
 }
 
-fn no_site(field: &str, site: &str) -> Problem {
-    invalid(field, format!("there is no site {site}"))
+fn no_site(field: String, site: &str) -> Problem {
+    let message = format!("there is no site {site}");
+    problem(ProblemCode::SiteNotFound).with_detail(&message).with_field(field, message)
 }
 
 /// `POST /api/v1/tokens/NAME/revoke`: refused from the next request on.

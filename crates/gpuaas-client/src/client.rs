@@ -1,8 +1,9 @@
 //! The command line's side of the admin API.
 
-mod access;
+pub(crate) mod access;
 mod bundles;
 mod changes;
+pub(crate) mod events;
 mod pages;
 mod patience;
 pub(crate) mod secrets;
@@ -31,6 +32,8 @@ use serde_json::{Map, Value, json};
 use crate::arguments::{ApiArgs, ConnectionArgs};
 use crate::contexts;
 use crate::failure::{Exit, Failure};
+use crate::http::{chain, install_cryptography};
+use crate::sign_in::Credential;
 
 pub use self::trust::Trust;
 
@@ -45,7 +48,7 @@ const DEFAULT_TOKEN_FILE: &str = "gpuaas-data/admin-token";
 #[derive(Clone)]
 pub struct ApiClient {
     base: Url,
-    token: String,
+    credential: Credential,
     http: reqwest::Client,
 }
 
@@ -66,12 +69,6 @@ fn with_scheme(server: &str) -> String {
     format!("http://{host}{port}/{rest}")
 }
 
-/// Makes *ring* the cryptography of this process. Harmless when repeated.
-pub fn install_cryptography() {
-    // Fails only where one is installed already.
-    drop(rustls::crypto::ring::default_provider().install_default());
-}
-
 impl ApiClient {
     /// The control plane at `server`, asked with `token`.
     ///
@@ -87,6 +84,14 @@ impl ApiClient {
     /// # Errors
     /// `ca_file_unusable`, besides those of [`ApiClient::new`].
     pub fn with_trust(server: &str, token: &str, trust: &Trust) -> Result<Self, Failure> {
+        Self::with_credential(server, Credential::Token(token.to_owned()), trust)
+    }
+
+    fn with_credential(
+        server: &str,
+        credential: Credential,
+        trust: &Trust,
+    ) -> Result<Self, Failure> {
         install_cryptography();
         let base = Url::parse(&with_scheme(server))
             .ok()
@@ -110,7 +115,7 @@ impl ApiClient {
         let http = builder
             .build()
             .map_err(|error| Failure::local(CommandCode::HttpUnavailable, chain(&error)))?;
-        Ok(Self { base, token: token.to_owned(), http })
+        Ok(Self { base, credential, http })
     }
 
     /// As the command line and the environment say.
@@ -127,18 +132,30 @@ impl ApiClient {
     /// See [`ApiClient::from_args`].
     pub fn connect(args: &ConnectionArgs) -> Result<Self, Failure> {
         let target = contexts::target(args)?;
-        let token = match (&args.token, args.token_file.as_ref().or(target.token_file.as_ref())) {
-            (Some(token), _) => token.trim().to_owned(),
-            (None, Some(path)) => read_token(path)?,
+        let credential = match (&args.token, &args.token_file, &target.login, &target.token_file) {
+            (Some(token), ..) => Credential::Token(token.trim().to_owned()),
+            (None, Some(path), ..) => Credential::Token(read_token(path)?),
+            (None, None, Some(login), _) => Credential::SignIn(login.clone().into()),
+            (None, None, None, Some(path)) => Credential::Token(read_token(path)?),
             // The token that lies here is of this machine's own control plane.
-            (None, None) => match &target.context {
+            (None, None, None, None) => match &target.context {
                 Some(name) => return Err(contexts::without_token(name)),
-                None => default_token()?,
+                None => Credential::Token(default_token()?),
             },
         };
         let ca_file = args.server_ca_file.as_ref().or(target.ca_file.as_ref());
         let trust = Trust::of_file(ca_file.map(PathBuf::as_path), &target.server)?;
-        Self::with_trust(&target.server, &token, &trust)
+        Self::with_credential(&target.server, credential, &trust)
+    }
+
+    /// The same control plane, asked by nobody.
+    ///
+    /// # Errors
+    /// See [`ApiClient::from_args`].
+    pub fn anonymous(args: &ConnectionArgs) -> Result<Self, Failure> {
+        let target = contexts::target(args)?;
+        let trust = Trust::of_file(target.ca_file.as_deref(), &target.server)?;
+        Self::with_trust(&target.server, "", &trust)
     }
 
     /// `POST /api/v1/sites`.
@@ -407,7 +424,8 @@ impl ApiClient {
     }
 
     async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Failure> {
-        let sent = patience::send(request.bearer_auth(&self.token)).await;
+        let token = self.credential.token().await?;
+        let sent = patience::send(request.bearer_auth(token)).await;
         let (status, body) = sent.map_err(|error| self.silence(error))?;
         if !status.is_success() {
             return Err(Failure::refused(refusal(status.as_u16(), &body)));
@@ -444,7 +462,8 @@ fn refusal(status: u16, body: &[u8]) -> Problem {
             .with_detail(format!("HTTP {status}: {}", text.trim()))
             .with_hint("check that --server names a GPUaaS control plane, not a proxy before it")
     });
-    if status == 401 {
+    // What is wrong with a sign-in, the control plane says itself.
+    if status == 401 && !problem.code.starts_with("sign_in_") {
         "the admin token is in DATA/admin-token of the control plane: give it with --token-file, \
          --token or GPUAAS_TOKEN; where it is lost, `gpuaas token reset --data DIR --reason TEXT` on its \
          host makes another"
@@ -470,18 +489,6 @@ fn default_token() -> Result<String, Failure> {
         format!("and {DEFAULT_TOKEN_FILE} does not exist here"),
     )
     .hint("give --token-file DATA/admin-token, or set GPUAAS_TOKEN_FILE or GPUAAS_TOKEN"))
-}
-
-/// An error and its causes on one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

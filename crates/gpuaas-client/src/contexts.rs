@@ -1,14 +1,17 @@
 //! Contexts: control planes by name, for who has several.
 //!
 //! They are kept in `gpuaas/contexts.json` below the user's folder of settings, readable by its owner
-//! only. A context names the file of a token and not the token: a secret is kept in one place. Its
-//! token is sent to its own server and to no other, whatever else the command line names.
+//! only. A context names the file of a token and not the token: a secret is kept in one place. What
+//! `gpuaas login` got is kept in the context itself. Either is sent to the context's own server and to no
+//! other, whatever else the command line names.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fmt;
+use std::fs::{self, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gpuaas_types::codes::CommandCode;
 use serde::{Deserialize, Serialize};
@@ -18,6 +21,11 @@ use crate::failure::Failure;
 
 /// Where `gpuaas serve` listens for operators when nothing else is said.
 pub const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
+
+/// How often, and with which pause between, a file is tried that another command holds: longer than an
+/// identity provider is waited for.
+const LOCK_TRIES: u32 = 600;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A control plane, and who asks it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +39,37 @@ pub struct Context {
     /// File of what is trusted for an https control plane, PEM; none: this system's authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
+    /// What `gpuaas login` got for it; none: nobody is signed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<SignInRecord>,
+}
+
+/// A sign-in at an identity provider.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignInRecord {
+    /// The provider.
+    pub issuer: String,
+    /// The client that signed in.
+    pub client_id: String,
+    /// File of what is trusted for the provider, PEM; none: this system's authorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// What the control plane is shown.
+    pub bearer: String,
+    /// What another one is got with; none: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh: Option<String>,
+    /// When the first ends, in seconds since the Unix epoch.
+    pub expires_at: i64,
+}
+
+impl fmt::Debug for SignInRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &mut f.debug_struct("SignInRecord");
+        let shown = shown.field("issuer", &self.issuer).field("client_id", &self.client_id);
+        shown.field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
 }
 
 /// What the file holds.
@@ -61,7 +100,7 @@ impl Contexts {
 }
 
 /// The file of contexts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextFile(PathBuf);
 
 impl ContextFile {
@@ -108,6 +147,31 @@ impl ContextFile {
         write().map_err(|error| self.unusable(&error))
     }
 
+    /// Holds the file for this process alone, until what it answers is dropped: others that change it
+    /// wait. A file beside it is locked, since the file itself is replaced.
+    ///
+    /// # Errors
+    /// `context_file_unusable`, also where somebody holds it for too long.
+    #[expect(clippy::disallowed_methods, reason = "a command waits on the wall")]
+    pub async fn lock(&self) -> Result<fs::File, Failure> {
+        let open = || -> io::Result<fs::File> {
+            let folder = self.0.parent().unwrap_or(Path::new("."));
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            let mut options = fs::OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            options.open(self.0.with_extension("json.lock"))
+        };
+        let file = open().map_err(|error| self.unusable(&error))?;
+        for _ in 0..LOCK_TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_PAUSE).await,
+                Err(TryLockError::Error(error)) => return Err(self.unusable(&error)),
+            }
+        }
+        Err(self.unusable(&"another command holds it"))
+    }
+
     fn unusable(&self, error: &dyn std::fmt::Display) -> Failure {
         let detail = format!("{}: {error}", self.0.display());
         Failure::local(CommandCode::ContextFileUnusable, detail)
@@ -126,12 +190,25 @@ pub(crate) struct Target {
     pub(crate) token_file: Option<PathBuf>,
     /// The context's file of what is trusted.
     pub(crate) ca_file: Option<PathBuf>,
+    /// The context's sign-in.
+    pub(crate) login: Option<ContextLogin>,
+}
+
+/// The sign-in of a context, and where it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextLogin {
+    /// Where it is kept.
+    pub file: ContextFile,
+    /// Name of the context.
+    pub context: String,
+    /// The sign-in.
+    pub login: SignInRecord,
 }
 
 impl Target {
     /// A server without a context.
     const fn new(server: String) -> Self {
-        Self { server, context: None, token_file: None, ca_file: None }
+        Self { server, context: None, token_file: None, ca_file: None, login: None }
     }
 }
 
@@ -143,12 +220,15 @@ pub(crate) fn target(args: &ConnectionArgs) -> Result<Target, Failure> {
     if let Some(server) = &args.server {
         return Ok(Target::new(server.clone()));
     }
-    let contexts = ContextFile::below(args.config.config_home.as_deref()).load()?;
+    let file = ContextFile::below(args.config.config_home.as_deref());
+    let contexts = file.load()?;
     let Some(name) = args.context.as_ref().or(contexts.current.as_ref()) else {
         return Ok(Target::new(DEFAULT_SERVER.to_owned()));
     };
-    let Context { server, token_file, ca_file } = contexts.find(name)?.clone();
-    Ok(Target { server, context: Some(name.clone()), token_file, ca_file })
+    let Context { server, token_file, ca_file, login } = contexts.find(name)?.clone();
+    let context = name.clone();
+    let login = login.map(|login| ContextLogin { file, context: context.clone(), login });
+    Ok(Target { server, context: Some(context), token_file, ca_file, login })
 }
 
 /// A context whose control plane wants a token that nobody gave.
@@ -156,7 +236,7 @@ pub(crate) fn without_token(name: &str) -> Failure {
     let detail = format!("and context {name} names no file of one");
     Failure::usage(CommandCode::TokenMissing, detail).hint(format!(
         "`gpuaas context add {name} --server URL --token-file FILE` names one; or give --token-file, \
-         or set GPUAAS_TOKEN_FILE or GPUAAS_TOKEN"
+         or set GPUAAS_TOKEN_FILE or GPUAAS_TOKEN; where people sign in, `gpuaas login --context {name}`"
     ))
 }
 
@@ -169,7 +249,7 @@ mod tests {
 
     fn context(server: &str, token_file: Option<&str>) -> Context {
         let token_file = token_file.map(PathBuf::from);
-        Context { server: server.to_owned(), token_file, ca_file: None }
+        Context { server: server.to_owned(), token_file, ca_file: None, login: None }
     }
 
     #[test]

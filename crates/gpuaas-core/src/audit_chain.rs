@@ -56,7 +56,7 @@ pub fn record_digest(record: &AuditRecord) -> AuditDigest {
 pub fn value_digest(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
-    hex(&Sha256::digest(text))
+    hex::encode(Sha256::digest(text))
 }
 
 /// The digest of the row that continues another one.
@@ -68,28 +68,14 @@ pub fn link_digest(before: &AuditDigest, record: &AuditDigest) -> AuditDigest {
 /// SHA-256 over the record digests of a group, hex.
 #[must_use]
 pub fn group_digest<'d>(records: impl IntoIterator<Item = &'d AuditDigest>) -> String {
-    hex(&records.into_iter().fold(Sha256::new(), Sha256::chain_update).finalize())
-}
-
-/// Lower-case hexadecimal digits of bytes.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap_or_default();
-        text
-    })
+    hex::encode(records.into_iter().fold(Sha256::new(), Sha256::chain_update).finalize())
 }
 
 /// The digest of 64 hexadecimal digits; none: the text is none.
 #[must_use]
 pub fn parse_digest(text: &str) -> Option<AuditDigest> {
     let mut digest = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in digest.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(at * 2..at * 2 + 2)?, 16).ok()?;
-    }
+    hex::decode_to_slice(text, &mut digest).ok()?;
     Some(digest)
 }
 
@@ -238,7 +224,9 @@ impl ChainVerifier {
 
     fn check_expected(&self) -> Result<(), AuditFault> {
         match &self.expected {
-            Some(expected) if expected.seq == self.seq && expected.digest != hex(&self.digest) => {
+            Some(expected)
+                if expected.seq == self.seq && expected.digest != hex::encode(self.digest) =>
+            {
                 let text = "its digest is not the one that was noted: it, or a row before it, was \
                             rewritten";
                 Err(fault(AuditFaultKind::Changed, Some(self.seq), None, text))
@@ -271,7 +259,7 @@ impl ChainVerifier {
     /// The first fault.
     pub fn finish(self, head: &AuditChainEnd, strays: &[i64]) -> Result<AuditVerdict, AuditFault> {
         for (group, rows) in self.groups {
-            let digest = hex(&rows.digests.finalize());
+            let digest = hex::encode(rows.digests.finalize());
             let is_said = self.expiries.iter().any(|expiry| {
                 (expiry.group, expiry.entries, &expiry.digest) == (group, rows.rows, &digest)
             });
@@ -304,7 +292,7 @@ impl ChainVerifier {
             let text = "the chain has no row of it, and went on behind it";
             return Err(fault(AuditFaultKind::Inserted, None, Some(*stray), text));
         }
-        let head = AuditChainEnd { seq: self.seq, digest: hex(&self.digest) };
+        let head = AuditChainEnd { seq: self.seq, digest: hex::encode(self.digest) };
         let (rows, expired, anchor) = (self.rows, self.expired, self.anchor);
         Ok(AuditVerdict { intact: true, rows, expired, anchor, head, fault: None })
     }

@@ -7,8 +7,8 @@ use gpuaas_types::audit::{
 use serde_json::{Value, json};
 
 use crate::audit_chain::{
-    AuditExpiry, ChainVerifier, EXPIRY_ACTION, GENESIS, group_digest, hex, link_digest,
-    parse_digest, record_digest,
+    AuditExpiry, ChainVerifier, EXPIRY_ACTION, GENESIS, group_digest, link_digest, parse_digest,
+    record_digest,
 };
 
 fn record(id: i64, action: &str, detail: Value) -> AuditRecord {
@@ -38,8 +38,8 @@ fn chain(records: impl IntoIterator<Item = AuditRecord>) -> Vec<ChainedAuditReco
         digest = link_digest(&digest, &row);
         ChainedAuditRecord {
             seq,
-            row_digest: hex(&row),
-            digest: hex(&digest),
+            row_digest: hex::encode(row),
+            digest: hex::encode(digest),
             expired: None,
             record: Some(record),
         }
@@ -96,7 +96,7 @@ fn the_first_row_that_does_not_fit_is_named_with_what_became_of_it() {
     let change_with_digest = |rows: &mut Vec<ChainedAuditRecord>| {
         let record = rows[2].record.as_mut().unwrap();
         record.detail["b"] = json!(4);
-        rows[2].row_digest = hex(&record_digest(record));
+        rows[2].row_digest = hex::encode(record_digest(record));
     };
     assert_eq!(tampered(change_with_digest), (Inserted, Some(3)));
     assert_eq!(tampered(|rows| drop(rows.remove(2))), (Removed, Some(3)));
@@ -225,6 +225,7 @@ fn a_digest_is_one_of_its_values_and_of_nothing_else() {
     let same = record(1, "a", serde_json::from_str(r#"{"a":{"c":"x","d":true},"b":1}"#).unwrap());
     assert_eq!(record_digest(&one), record_digest(&same));
     assert_ne!(record_digest(&one), record_digest(&record(1, "a", json!({ "b": "1" }))));
-    assert_eq!(parse_digest(&hex(&GENESIS)), Some(GENESIS));
+    assert_eq!(parse_digest(&hex::encode(GENESIS)), Some(GENESIS));
     assert_eq!((parse_digest("00"), parse_digest(&"zz".repeat(32))), (None, None));
+    assert_eq!(parse_digest(&"+f".repeat(32)), None, "a sign is no digit");
 }

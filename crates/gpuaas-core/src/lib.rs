@@ -20,6 +20,7 @@ pub mod drift;
 pub mod effect;
 pub mod elapsed;
 pub mod enrolled_host;
+pub mod event_delivery;
 pub mod failure;
 pub mod gates;
 pub mod image_approval;

@@ -35,9 +35,12 @@ const INTERRUPTED: &str = "task_interrupted";
 /// Moves launches and releases until the engine stops.
 pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut stop = shared.stopping();
+    // Of this process: what another one wrote is found by the next look.
+    let mut happened = shared.store.slice_signal();
     let mut failing = RepeatedFailure::new("due launches and releases cannot be read");
     while !*stop.borrow() {
         shared.supervisor.reach_loop(LOOP);
+        happened.mark_unchanged();
         let (store, ids) = (&shared.store, &*shared.ids);
         match step_slice_runs(store, ids, shared.clock.now(), shared.clock.factor()).await {
             Ok(_) => failing.succeeded(),
@@ -46,6 +49,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
         let next = shared.clock.now().plus_seconds(LOOK_SECONDS * shared.clock.factor());
         tokio::select! {
             _ = stop.changed() => {}
+            _ = happened.changed() => {}
             () = shared.clock.sleep_until(next) => {}
         }
     }

@@ -1,4 +1,5 @@
-//! Identity of nodes: certificates, the authority that issues them, and the listeners that read them.
+//! Identity of nodes: certificates, the authority that issues them, and the listeners that read them;
+//! and of people who sign in elsewhere ([`oidc`]).
 //!
 //! An agent generates its key on its host and sends a certificate signing request. The configured
 //! [`Authority`] signs a certificate that names the node. [`Issuer`] checks every certificate before it
@@ -18,6 +19,7 @@ mod der;
 mod issue;
 mod lifetime;
 pub mod listener;
+pub mod oidc;
 mod peer;
 mod pem;
 pub mod server;

@@ -4,15 +4,19 @@
 //! - [`lint`]: a finished archive against what curtin and MAAS do with it; [`lint_benchmark`] plants
 //!   faults to see whether that is noticed.
 //! - [`plan`]: what a pipeline would do, from a [`recipe`] and the [`overrides`] of an operator.
+//! - [`build`]: that, done: packages, files, bundles, one archive.
 //!
 //! The crate knows no control plane, no MAAS client and no runtime: an image is files and bytes.
 //! Modules from the bottom up: [`entry`] is what an archive holds, [`tar_writer`] writes it as a
 //! PAX archive, [`gzip`] compresses on all cores, [`tree_walk`] reads a folder.
 
 pub mod archive_index;
+pub mod build;
 mod disk_image;
 pub mod entry;
 pub mod gzip;
+pub mod inventory;
+pub mod lineage;
 pub mod lint;
 pub mod lint_benchmark;
 pub mod overrides;
@@ -20,5 +24,6 @@ pub mod pack;
 pub mod plan;
 pub mod recipe;
 pub mod size;
+mod stream_digest;
 pub mod tar_writer;
 pub mod tree_walk;

@@ -57,6 +57,15 @@ pub fn measure() -> io::Result<LintBenchmark> {
     Ok(benchmark)
 }
 
+/// A good image of Debian 12.
+///
+/// # Errors
+/// A thread cannot be started.
+#[cfg(test)]
+pub(crate) fn good_debian_archive() -> io::Result<Vec<u8>> {
+    sample_systems::bookworm().archive()
+}
+
 /// Codes that an archive gets, each once.
 fn codes(archive: &[u8], options: &LintOptions) -> io::Result<BTreeSet<&'static str>> {
     let mut file = tempfile::NamedTempFile::new()?;

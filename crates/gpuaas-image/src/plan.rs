@@ -9,7 +9,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::overrides::{DISK_TYPES, OverrideSource, ResolvedOverrides};
-use crate::recipe::{ImageRecipe, RecipeBase, RecipeSwitch};
+use crate::recipe::{ImageRecipe, RecipeBase, RecipeFile, RecipeSwitch};
 
 /// Length of the pieces of an upload, in bytes (docs/maas.md#uploading-images).
 pub const UPLOAD_CHUNK_BYTES: u64 = 4 << 20;
@@ -18,7 +18,7 @@ pub const BUILD_RECORD: &str = "/etc/gpuaas/maas-host-image-build.json";
 /// Where the image keeps what checks a host that was deployed from it.
 pub const VALIDATOR: &str = "/usr/local/sbin/gpuaas-h200-host-image-validate.sh";
 /// Where the image keeps bundles.
-const BUNDLE_FOLDER: &str = "/usr/local/share/gpuaas/site-bootstrap";
+pub const BUNDLE_FOLDER: &str = "/usr/local/share/gpuaas/site-bootstrap";
 /// Overrides that change how a pipeline runs and nothing of the image.
 const NOT_INPUTS: [&str; 5] =
     ["DRY_RUN", "UPLOAD", "SKIP_BUILD", "MAAS_PROFILE", "UPLOAD_STAGING_DIR"];
@@ -261,6 +261,32 @@ fn is_on(overrides: &ResolvedOverrides, switch: RecipeSwitch) -> bool {
         RecipeSwitch::DocaRepositories => "ENABLE_DOCA_REPOS",
         RecipeSwitch::Netdata => "ENABLE_NETDATA",
     })
+}
+
+/// The recipe's files that are switched on, with their values in them.
+#[must_use]
+pub fn recipe_files(recipe: &ImageRecipe, overrides: &ResolvedOverrides) -> Vec<(String, String)> {
+    let values = [
+        ("{kernel_arguments}", "SLICE_KERNEL_ARGS"),
+        ("{netdata_bind}", "NETDATA_BIND"),
+        ("{netdata_retention_mb}", "NETDATA_RETENTION_MB"),
+    ];
+    let is_on = |file: &&RecipeFile| file.when.is_none_or(|switch| is_on(overrides, switch));
+    let filled = |text: &str| {
+        values
+            .iter()
+            .fold(text.to_owned(), |text, (name, value)| text.replace(name, overrides.value(value)))
+    };
+    let files = recipe.files.iter().filter(is_on);
+    files.map(|file| (file.path.clone(), filled(&file.content))).collect()
+}
+
+/// Names of the recipe's archives of packages that are switched on.
+#[must_use]
+pub fn recipe_repositories(recipe: &ImageRecipe, overrides: &ResolvedOverrides) -> Vec<String> {
+    let on = recipe.repositories.iter();
+    let on = on.filter(|one| one.when.is_none_or(|switch| is_on(overrides, switch)));
+    on.map(|repository| repository.name.clone()).collect()
 }
 
 fn planned_build(

@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::size;
 
 /// Recipes that come with GPUaaS, by name.
-pub const RECIPES: [(&str, &str); 1] =
-    [("h200-host-ubuntu2404", include_str!("../../../images/h200-host-ubuntu2404.yaml"))];
+pub const RECIPES: [(&str, &str); 2] = [
+    ("h200-host-ubuntu2404", include_str!("../../../images/h200-host-ubuntu2404.yaml")),
+    ("host-debian12", include_str!("../../../images/host-debian12.yaml")),
+];
 
 /// What an image is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

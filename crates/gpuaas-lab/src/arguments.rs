@@ -177,6 +177,46 @@ pub struct BenchOnboardArgs {
     pub seed: u64,
 }
 
+/// `gpuaas bench api`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchApiArgs {
+    /// How many nodes there are.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub nodes: usize,
+    /// How many clients ask at once.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub clients: usize,
+    /// `postgres://...` instead of the embedded store.
+    #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
+    pub database: Option<String>,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas bench idle`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchIdleArgs {
+    /// How many nodes are active.
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    pub nodes: usize,
+    /// How long to measure.
+    #[arg(long, value_name = "S", default_value = "60", value_parser = positive)]
+    pub seconds: f64,
+    /// `postgres://...` instead of the embedded store.
+    #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
+    pub database: Option<String>,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `gpuaas bench clients`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchClientsArgs {
@@ -271,6 +311,44 @@ pub struct BenchAttackArgs {
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `gpuaas bench failover`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchFailoverArgs {
+    /// How many machines.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub nodes: usize,
+    /// How many control planes.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = at_least_one)]
+    pub replicas: usize,
+    /// PostgreSQL server to make a database on [default: one of its own, which is taken away and
+    /// comes back twice].
+    #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
+    pub database: Option<String>,
+    /// NATS server with JetStream [default: one of its own, which is taken away and comes back
+    /// twice].
+    #[arg(long, value_name = "URL", env = "GPUAAS_NATS", hide_env_values = true)]
+    pub nats: Option<String>,
+    /// Seconds over which the machines are named.
+    #[arg(long, value_name = "SECONDS", default_value = "50", value_parser = positive)]
+    pub seconds: f64,
+    /// Seconds from one kill to the next.
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = positive)]
+    pub kill_seconds: f64,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err(format!("{text:?} is not a number above 0")),
+    }
 }
 
 fn part(text: &str) -> Result<f64, String> {

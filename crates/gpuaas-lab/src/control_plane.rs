@@ -39,6 +39,8 @@ pub struct ControlPlanePlan {
     pub data: PathBuf,
     /// `postgres://...`; none for the embedded store.
     pub database: Option<String>,
+    /// Where it publishes events; none: nowhere.
+    pub nats: Option<String>,
     /// The clock shared with the simulator.
     pub clock: ClockChoice,
     /// Whether nodes in service are compared with MAAS often enough to be waited for.
@@ -203,6 +205,9 @@ impl ControlPlaneProcess {
         if let Some(database) = &self.plan.database {
             // Not as an argument: other users see those.
             command.env("GPUAAS_DATABASE", database);
+        }
+        if let Some(nats) = &self.plan.nats {
+            command.env("GPUAAS_NATS", nats);
         }
         command
             .stdin(Stdio::null())

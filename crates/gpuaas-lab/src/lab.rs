@@ -43,7 +43,7 @@ use crate::scenario_actions::ActionContext;
 use crate::screen::{self, LabAddresses};
 use crate::state::{API_KEY_FILE, LabFolder};
 use crate::summary::{EndedNode, LabSummary};
-use crate::{kill_loop, operator, outcome, scenario, watch};
+use crate::{kill_loop, leases, operator, outcome, scenario, watch};
 
 const FOLDER: &str = "gpuaas-lab";
 /// Simulated seconds that an onboarding takes about.
@@ -94,8 +94,14 @@ async fn run_in_folder(
     let inventory = setup.simulator.machine_inventory().await?;
     let record = setup.simulator.record().await?;
     let wall_seconds = RealClock.now().seconds_since(setup.state.begun_at);
-    let summary =
+    let mut summary =
         LabSummary::summarize(&ended, &inventory, &setup.state.before, &record, wall_seconds);
+    if setup.scenario.has_leases() {
+        let machines = setup.machines().await?;
+        let hosts: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
+        summary.leases = leases::gather(&control.client(), &hosts).await?;
+        terminal.message(&format!("\n{}", leases::draw_times(&summary.leases)));
+    }
     print_result(&setup, &control, &ended, &summary, terminal);
     if setup.scenario.name != scenario::PLAIN.name {
         let first = first_nodes(&setup, &control.client()).await?;

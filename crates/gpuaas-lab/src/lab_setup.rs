@@ -186,6 +186,7 @@ impl LabSetup {
             node_listen: self.state.node_listen,
             data: self.folder.join("control-plane"),
             database: self.database.as_ref().map(|database| database.url().to_owned()),
+            nats: None,
             clock: self.clock.clone(),
             sweeps: self.scenario.needs_sweeps(),
         }
@@ -259,7 +260,7 @@ fn database_name(folder: &LabFolder) -> String {
 
 /// A port that is free now. Taken before the control plane starts, because nodes are told its
 /// address and it must be the same after a restart.
-fn free_port() -> Result<SocketAddr, Failure> {
+pub(crate) fn free_port() -> Result<SocketAddr, Failure> {
     TcpListener::bind(("127.0.0.1", 0))
         .and_then(|listener| listener.local_addr())
         .map_err(|error| Failure::local(CommandCode::NoFreePort, error.to_string()))

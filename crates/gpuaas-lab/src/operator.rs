@@ -139,7 +139,7 @@ pub async fn onboard(
     Ok(())
 }
 
-fn request(machine: &MachineInventory) -> OnboardRequest {
+pub(crate) fn request(machine: &MachineInventory) -> OnboardRequest {
     OnboardRequest {
         hostname: machine.name.clone(),
         site: SITE.to_owned(),

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use gpuaas_types::RunId;
 use gpuaas_types::api::{NodeView, Source, TimelineEvent};
+use gpuaas_types::{ClaimId, RunId};
 
+use crate::leases;
 use crate::scenario::Scenario;
 use crate::summary::LabSummary;
 
@@ -39,6 +40,7 @@ pub fn draw(scenario: &Scenario, summary: &LabSummary, first: &[NodeView]) -> St
     }
     let LabSummary { orphans, double_deploys, .. } = summary;
     row(&mut text, "strays", &format!("{orphans} orphans, {double_deploys} double deploys"));
+    text.push_str(&leases::draw(&summary.leases));
     for node in first {
         writeln!(text, "\n{} is {}", node.hostname, node.state).ok();
         if let Some(park) = &node.park {
@@ -57,10 +59,21 @@ pub fn draw(scenario: &Scenario, summary: &LabSummary, first: &[NodeView]) -> St
         }
         for event in notable_events(&node.timeline) {
             let step = event.step.map_or("", gpuaas_types::Step::as_str);
-            writeln!(text, "  {step:<17} {:<24} {}", event.code, event.text).ok();
+            let words = event.text.split(' ').map(without_id);
+            let words: Vec<String> = words.collect();
+            writeln!(text, "  {step:<17} {:<24} {}", event.code, words.join(" ")).ok();
         }
     }
     text
+}
+
+/// The word without the identifier of a claim.
+fn without_id(word: &str) -> String {
+    let id = word.trim_end_matches([':', ',', '.']);
+    match id.parse::<ClaimId>() {
+        Ok(_) => word.replace(id, "ID"),
+        Err(_) => word.to_owned(),
+    }
 }
 
 fn counts(of: &BTreeMap<String, usize>) -> String {

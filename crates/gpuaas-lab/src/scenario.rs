@@ -78,6 +78,8 @@ pub enum ScenarioAction {
     Begin(RunKind, MachineSelector),
     /// An operator lets parked runs go on.
     Resume(MachineSelector),
+    /// Operators and tenants lease a slice of each host, and give it back.
+    Lease(MachineSelector),
 }
 
 /// How nodes are to end.
@@ -121,7 +123,7 @@ pub struct Scenario {
 }
 
 /// What makes the hosts of a lab slice hosts.
-const BUNDLE: &str = "h200-slice-vm@1.1.0";
+const BUNDLE: &str = "h200-slice-vm@1.2.0";
 
 const ACTIVE: ExpectedEnd = ExpectedEnd {
     on: MachineSelector::All,
@@ -228,6 +230,12 @@ pub const SCENARIOS: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "slices",
+        about: "a slice of each host is leased, launched and given back; its slots are proven clean",
+        actions: &[ScenarioAction::Lease(MachineSelector::All)],
+        ..PLAIN
+    },
+    Scenario {
         name: "kill-9",
         about: "the control plane is killed at ten random moments and started again",
         kills: 10,
@@ -319,7 +327,8 @@ impl ScenarioAction {
             Self::Reported(_, on)
             | Self::Resolved(_, on)
             | Self::Begin(_, on)
-            | Self::Resume(on) => *on,
+            | Self::Resume(on)
+            | Self::Lease(on) => *on,
         }
     }
 }
@@ -381,8 +390,8 @@ impl Scenario {
     /// # Errors
     /// `scenario_needs_nodes`, `scenario_needs_hosts`.
     pub fn fits(&self, nodes: usize) -> Result<(), Failure> {
-        if self.loses.is_some() && nodes > PROCESS_HOSTS {
-            let detail = format!("above {PROCESS_HOSTS} machines hosts have nothing to lose");
+        if (self.loses.is_some() || self.has_leases()) && nodes > PROCESS_HOSTS {
+            let detail = format!("above {PROCESS_HOSTS} machines hosts have no devices");
             return Err(Failure::usage(CommandCode::ScenarioNeedsHosts, detail)
                 .hint(format!("gpuaas lab --nodes 2 --scenario {}", self.name)));
         }
@@ -396,6 +405,12 @@ impl Scenario {
             format!("{} is about {least} machines at least", self.name),
         )
         .hint(format!("gpuaas lab --nodes {least} --scenario {}", self.name)))
+    }
+
+    /// Whether slices of its hosts are leased.
+    #[must_use]
+    pub fn has_leases(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, ScenarioAction::Lease(_)))
     }
 
     /// Whether it waits for what the slow comparison with MAAS finds.

@@ -19,6 +19,7 @@ use crate::operator::{AT_ONCE, SITE};
 use crate::record::MachineInventory;
 use crate::scenario::{MachineSelector, ScenarioAction};
 use crate::simulator::Simulator;
+use crate::{leases, watch};
 
 const LOOK: Duration = Duration::from_millis(50);
 /// Looks for a report before the lab gives up: five minutes.
@@ -66,6 +67,10 @@ impl ActionContext<'_> {
             ScenarioAction::Resolved(kind, on) => self.reported(kind, on, false).await,
             ScenarioAction::Begin(kind, on) => self.begin(kind, on).await,
             ScenarioAction::Resume(on) => self.resume(on).await,
+            ScenarioAction::Lease(on) => {
+                watch::until_gates_reported(self.client).await;
+                leases::lease(self.client, &self.names(on), &self.reason).await
+            }
         }
     }
 

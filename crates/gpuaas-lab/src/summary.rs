@@ -13,6 +13,7 @@ use gpuaas_types::codes::CommandCode;
 use gpuaas_types::{NodeState, RunStatus};
 use serde::Serialize;
 
+use crate::leases::LeaseRow;
 use crate::record::{MachineInventory, RegionRecord};
 use crate::scenario::Scenario;
 
@@ -51,6 +52,9 @@ pub struct LabSummary {
     /// What MAAS was asked to change after a machine was first deployed: by endpoint, how many
     /// machines so many times.
     pub changes: BTreeMap<String, BTreeMap<u32, usize>>,
+    /// Slices that were leased, where the scenario leases any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leases: Vec<LeaseRow>,
     /// Seconds of the wall clock from the first request to the end.
     pub wall_seconds: f64,
     /// One row per node, in the run's own seconds.
@@ -90,6 +94,7 @@ impl LabSummary {
             ),
             slices: count_by_name(ended.iter().filter_map(slices)),
             changes: changes(record),
+            leases: Vec::new(),
             wall_seconds,
             runs: ended.iter().map(|e| BucketRow::of_run(&e.run, e.node.state)).collect(),
         }

@@ -90,7 +90,7 @@ pub fn is_away(failure: &Failure) -> bool {
         || (failure.exit == Exit::Refused && failure.problem.status >= 500)
 }
 
-fn settled(node: &NodeView) -> bool {
+pub(crate) fn settled(node: &NodeView) -> bool {
     node.run.as_ref().is_some_and(|run| {
         matches!(
             run.status,

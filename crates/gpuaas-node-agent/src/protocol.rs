@@ -5,6 +5,7 @@
 //! [`ControlPlaneError::Malformed`]: ask again later. A 4xx without a problem body comes from something
 //! that is not the control plane, such as a proxy, and is malformed, except 401 and 403.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub struct ControlPlane {
     ca_pem: Option<Arc<[u8]>>,
     /// Whether the system's authorities are trusted too.
     system_roots: bool,
+    /// Address of this host that connections come from; none: the system chooses.
+    local_address: Option<IpAddr>,
     /// Bearer credential of a simulated host.
     bearer: Option<Arc<str>>,
 }
@@ -72,13 +75,14 @@ impl std::fmt::Debug for ControlPlane {
 /// # Errors
 /// `ca_pem` holds no certificate, or the system has none where they are wanted.
 pub fn http_client(ca_pem: Option<&[u8]>, system_roots: bool) -> Result<Client, SetupError> {
-    build(ca_pem, system_roots, None)
+    build(ca_pem, system_roots, None, None)
 }
 
 fn build(
     ca_pem: Option<&[u8]>,
     system_roots: bool,
     identity: Option<reqwest::Identity>,
+    local_address: Option<IpAddr>,
 ) -> Result<Client, SetupError> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Losing the race against another thread that installs one is as good.
@@ -92,6 +96,7 @@ fn build(
     let builder = Client::builder()
         .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
         .redirect(reqwest::redirect::Policy::none())
+        .local_address(local_address)
         .user_agent(concat!("gpuaas-node-agent/", env!("CARGO_PKG_VERSION")));
     let builder = if system_roots {
         builder.tls_certs_merge(certificates)
@@ -113,7 +118,7 @@ impl ControlPlane {
     /// # Errors
     /// See [`http_client`].
     pub fn new(url: &str, anchor_pem: Option<&[u8]>) -> Result<Self, SetupError> {
-        Self::trusting(url, anchor_pem, false)
+        Self::trusting(url, anchor_pem, false, None)
     }
 
     /// The control plane at `url`, whose certificate may be of any authority that the system or
@@ -122,21 +127,39 @@ impl ControlPlane {
     /// # Errors
     /// See [`http_client`].
     pub fn with_system_roots(url: &str, ca_pem: Option<&[u8]>) -> Result<Self, SetupError> {
-        Self::trusting(url, ca_pem, true)
+        Self::trusting(url, ca_pem, true, None)
     }
 
-    fn trusting(url: &str, ca_pem: Option<&[u8]>, system: bool) -> Result<Self, SetupError> {
+    /// As [`ControlPlane::new`], with connections that come from `local_address`: for simulated hosts,
+    /// each of which has an address of its own, as hosts have.
+    ///
+    /// # Errors
+    /// See [`http_client`].
+    pub fn from_address(
+        url: &str,
+        anchor_pem: &[u8],
+        local_address: IpAddr,
+    ) -> Result<Self, SetupError> {
+        Self::trusting(url, Some(anchor_pem), false, Some(local_address))
+    }
+
+    fn trusting(
+        url: &str,
+        ca_pem: Option<&[u8]>,
+        system: bool,
+        local_address: Option<IpAddr>,
+    ) -> Result<Self, SetupError> {
         let system_roots = system && url.starts_with("https:");
-        let client = http_client(ca_pem, system_roots)?;
+        let client = build(ca_pem, system_roots, None, local_address)?;
         let plane = Self::with_client(url, client);
-        Ok(Self { ca_pem: ca_pem.map(Arc::from), system_roots, ..plane })
+        Ok(Self { ca_pem: ca_pem.map(Arc::from), system_roots, local_address, ..plane })
     }
 
     /// The control plane at `url`, over connections shared with others.
     #[must_use]
     pub fn with_client(url: &str, http: Client) -> Self {
         let base = url.trim_end_matches('/').into();
-        Self { base, http, ca_pem: None, system_roots: false, bearer: None }
+        Self { base, http, ca_pem: None, system_roots: false, local_address: None, bearer: None }
     }
 
     /// Whether it is reached over TLS, and so asks for certificates.
@@ -161,7 +184,8 @@ impl ControlPlane {
         };
         let identity = reqwest::Identity::from_pem(certificate.as_bytes())
             .map_err(|error| SetupError(with_causes(&error)))?;
-        let http = build(self.ca_pem.as_deref(), self.system_roots, Some(identity))?;
+        let http =
+            build(self.ca_pem.as_deref(), self.system_roots, Some(identity), self.local_address)?;
         Ok(Self { http, bearer: None, ..self.clone() })
     }
 

@@ -63,7 +63,7 @@ async fn dispatch(host: &Host, env: &AgentEnv, spec: &TaskSpec) -> CompletedTask
             return CompletedTask { result, restart: false };
         }
         TaskSpec::Slice { slice } => {
-            let result = slice::run(host, slice).await;
+            let result = slice::run(host, &env.guest_calls, slice).await;
             return CompletedTask { result, restart: false };
         }
         TaskSpec::Operate { dry_run, operation } => {

@@ -103,6 +103,23 @@ pub struct BenchPlacementArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench upload`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct BenchUploadArgs {
+    /// Length of the image in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1..=1 << 44))]
+    pub size: u64,
+    /// Pieces whose answer is lost, or that are lost themselves; the last piece is one of them.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub cuts: u32,
+    /// Bytes that the link carries for each second.
+    #[arg(long, value_name = "BYTES_PER_SECOND", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+    pub throttle: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `gpuaas bench claims`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchClaimsArgs {
@@ -128,6 +145,21 @@ pub struct BenchClaimsArgs {
     /// Seed of the sizes of claims.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas bench slices`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct BenchSlicesArgs {
+    /// Hosts, each a folder with a board of eight GPUs.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
+    pub hosts: usize,
+    /// Slices that are launched and released, by turns on hosts where nothing is wrong and on hosts
+    /// with a fault.
+    #[arg(long, value_name = "N", default_value_t = 28, value_parser = at_least_one)]
+    pub launches: usize,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

@@ -23,8 +23,9 @@ use crate::arguments::BenchChaosArgs;
 use crate::disruption::{ChaosRng, Disruption};
 use crate::failpoint::{CountedEvent, TriggerAction};
 use crate::invariants::{InvariantChecker, RunOutcomes};
-use crate::plan::SimulationPlan;
+use crate::plan::{RETRY_SECONDS, SimulationPlan};
 use crate::simulation::Simulation;
+use crate::tenants::Tenants;
 use crate::tick::Tick;
 
 /// Virtual seconds after which a fleet that still moves counts as stuck.
@@ -175,7 +176,16 @@ async fn run_fleet_in(
     let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
     let begin = simulation.clock.now();
     let faults = rng.faults(&names);
-    let disruptions = rng.disruptions(begin, &names);
+    let mut disruptions = rng.disruptions(begin, &names);
+    let tenants = Tenants::of_seed(seed).map(|(tenants, visits, leaves)| {
+        let visits = visits.into_iter().map(|seconds| (seconds, Disruption::Tenant));
+        let leaves = leaves.into_iter().map(|seconds| (seconds, Disruption::TenantsLeave));
+        disruptions.extend(
+            visits.chain(leaves).map(|(seconds, what)| (begin.plus_seconds(seconds), what)),
+        );
+        disruptions.sort_by_key(|(at, _)| *at);
+        tenants
+    });
     let mut life = ChaosRun {
         life: FleetHistory { database: simulation.store.engine(), ..FleetHistory::default() },
         begin,
@@ -184,6 +194,7 @@ async fn run_fleet_in(
         checker: InvariantChecker::default(),
         hosts,
         armed_for_next_sweep: None,
+        tenants,
     };
     life.prepare(&mut simulation, faults).await?;
     life.go(&mut simulation).await?;
@@ -205,6 +216,8 @@ pub(crate) struct ChaosRun {
     checker: InvariantChecker,
     pub(crate) hosts: Vec<HostView>,
     armed_for_next_sweep: Option<(CountedEvent, u32)>,
+    /// None: the fleet has none.
+    pub(crate) tenants: Option<Tenants>,
 }
 
 impl ChaosRun {
@@ -223,7 +236,8 @@ impl ChaosRun {
     }
 
     async fn check(&mut self, simulation: &Simulation) -> Result<(), Failure> {
-        let broken = self.checker.check_all(simulation).await?;
+        let mut broken = self.checker.check_all(simulation).await?;
+        broken.extend(self.check_slices(simulation).await?);
         self.record_violations(simulation, broken);
         Ok(())
     }
@@ -273,7 +287,8 @@ impl ChaosRun {
                 Tick::SweepStarted(replica) => self.sweep_started(simulation, replica),
                 Tick::Ran | Tick::Waited => {}
             }
-            if simulation.has_due_run() || !self.disruptions.is_empty() {
+            let moves = simulation.has_due_run() || simulation.slices_move();
+            if moves || !self.disruptions.is_empty() {
                 moved_at = simulation.clock.now();
             }
             if simulation.clock.now().seconds_since(moved_at) > REST_SECONDS {
@@ -316,6 +331,12 @@ impl ChaosRun {
                 self.act_as_operator(simulation, &name).await?
             }
             Disruption::Operator(_) => {}
+            // Who finds no control plane comes again.
+            Disruption::Tenant | Disruption::TenantsLeave if !simulation.is_up() => {
+                self.schedule(simulation, RETRY_SECONDS, disruption);
+            }
+            Disruption::Tenant => self.act_as_tenant(simulation).await?,
+            Disruption::TenantsLeave => self.let_tenants_leave(simulation).await?,
             Disruption::Crash => {
                 if let Some(replica) = self.random_running(simulation) {
                     self.record_event(simulation, &format!("control plane {replica} dies"));
@@ -330,22 +351,7 @@ impl ChaosRun {
             Disruption::ArmSweepFailpoint(counts, left) => {
                 self.armed_for_next_sweep = Some((counts, left))
             }
-            Disruption::Restart => {
-                if !simulation.is_up() {
-                    let replica = self.start(simulation).await?;
-                    if self.rng.random_bool(0.2) {
-                        let left = 1
-                            + u32::from(self.rng.random_bool(0.5))
-                            + u32::from(self.rng.random_bool(0.5));
-                        simulation.failpoint.arm(
-                            replica,
-                            CountedEvent::CommittedWrite,
-                            left,
-                            TriggerAction::Crash,
-                        );
-                    }
-                }
-            }
+            Disruption::Restart => self.restart(simulation).await?,
             Disruption::StartSecond => {
                 self.start(simulation).await?;
             }
@@ -362,6 +368,21 @@ impl ChaosRun {
                 self.record_event(simulation, &format!("clocks are set by {seconds:+.1} s"));
                 simulation.step_clocks(seconds);
             }
+        }
+        Ok(())
+    }
+
+    /// Starts a control plane where none runs; now and then it dies at once again.
+    async fn restart(&mut self, simulation: &mut Simulation) -> Result<(), Failure> {
+        if simulation.is_up() {
+            return Ok(());
+        }
+        let replica = self.start(simulation).await?;
+        if self.rng.random_bool(0.2) {
+            let left =
+                1 + u32::from(self.rng.random_bool(0.5)) + u32::from(self.rng.random_bool(0.5));
+            let (counts, end) = (CountedEvent::CommittedWrite, TriggerAction::Crash);
+            simulation.failpoint.arm(replica, counts, left, end);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gpuaas_client::failure::{Failure, store_failure};
-use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, Failpoints};
+use gpuaas_engine::{Clock, Engine, EngineConfig, EngineParts, Failpoints, step_slice_runs};
 use gpuaas_store::StoreError;
 use gpuaas_types::{IdSource, RunId, Timestamp};
 
@@ -24,6 +24,9 @@ const ROUNDING_SECONDS: f64 = 0.001;
 
 /// Seconds for which a watcher has a site. Some looks long: a virtual clock stops at every renewal.
 const WATCH_LEASE_SECONDS: f64 = 30.0;
+
+/// Seconds between two looks at launches and releases of slices.
+const SLICE_LOOK_SECONDS: f64 = 5.0;
 
 /// Seconds between two tries to watch a site that somebody else watches.
 const KEEPER_SECONDS: f64 = 15.0;
@@ -254,6 +257,41 @@ impl Simulation {
                 }
             });
         }
+    }
+
+    /// Has control planes look at launches and releases of slices until none goes on any more.
+    pub fn follow_slices(&mut self) {
+        self.next_slice_look = Some(self.clock.now());
+    }
+
+    /// Whether launches or releases of slices go on.
+    #[must_use]
+    pub const fn slices_move(&self) -> bool {
+        self.next_slice_look.is_some()
+    }
+
+    pub(crate) async fn start_slice_looks_if_due(
+        &mut self,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        if self.next_slice_look.is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        let moving = self.store.due_slice_runs(Timestamp::NEVER, 1).await?;
+        self.next_slice_look = (!moving.is_empty()).then(|| now.plus_seconds(SLICE_LOOK_SECONDS));
+        if moving.is_empty() {
+            return Ok(());
+        }
+        for replica in self.replicas.iter().filter(|replica| !replica.paused) {
+            let (store, ids) = (self.store.clone(), Arc::clone(&self.parts.ids));
+            let clock = replica.clock.clone();
+            self.executor.spawn(TaskOwner::ControlPlane(replica.id), async move {
+                if let Err(error) = step_slice_runs(&store, &*ids, clock.now(), 1.0).await {
+                    tracing::error!(%error, "slices were not moved");
+                }
+            });
+        }
+        Ok(())
     }
 
     /// Runs that a control plane has looked at since the last time this was asked.

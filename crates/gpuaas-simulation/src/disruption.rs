@@ -76,6 +76,10 @@ pub enum Disruption {
     Resume(u32),
     /// All clocks of control planes are set.
     StepClocks(f64),
+    /// Somebody does something about slices.
+    Tenant,
+    /// All slices are given back.
+    TenantsLeave,
 }
 
 /// Draws what a life is made of.

@@ -33,8 +33,13 @@ mod replica;
 mod seeded_ids;
 mod shared_state;
 pub mod simulation;
+mod slice_fleet;
+pub mod slices_benchmark;
+mod tenant_actions;
+mod tenants;
 pub mod tick;
 pub mod transport;
+pub mod upload_benchmark;
 
 pub use control_plane_parts::ControlPlaneParts;
 pub use shared_state::{AgentCredentialRecord, HostFault};

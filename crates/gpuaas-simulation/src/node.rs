@@ -11,12 +11,14 @@ use gpuaas_core::decide::host_reboot::REASONS_FINDING;
 use gpuaas_core::record::{Report, ReportKind};
 use gpuaas_engine::Clock as _;
 use gpuaas_lab::hosts::options::BootTimes;
+use gpuaas_node_agent::slice::carry_out;
 use gpuaas_store::{
     NewAgentCredential, NewEnrollment, ReceivedHeartbeat, StoreError, TokenRejection, sha256,
 };
 use gpuaas_types::agent::{
     BootstrapPhase, Finding, ProgressStatus, REBOOT_NEEDED, Task, TaskResult, TaskSpec,
 };
+use gpuaas_types::slice::SliceTask;
 use gpuaas_types::{IdSource as _, NodeId, RunId, TokenId};
 use maas_sim::SimRng;
 
@@ -27,6 +29,8 @@ const VERSION: &str = "0.1.0";
 /// First pause between two questions for tasks, in seconds; doubles up to the longest.
 const FIRST_POLL_SECONDS: f64 = 0.25;
 const LONGEST_POLL_SECONDS: f64 = 60.0;
+/// Part of the tasks of slices amid which the agent is ended: they are done, and nobody hears of it.
+const INTERRUPTED_SLICE_TASKS: f64 = 0.05;
 /// Tries of a callback, as the bootstrap scripts make.
 const CALLBACK_TRIES: u32 = 3;
 
@@ -246,10 +250,29 @@ impl SharedState {
         }
     }
 
+    /// Carries out a part of a slice with the agent's own code; now and then the agent is ended amid it.
+    async fn slice_result(
+        &self,
+        enrolled: EnrolledAgent,
+        task: &Task,
+        slice: &SliceTask,
+    ) -> TaskResult {
+        let result = carry_out(&*self.slice_host(enrolled.node_id), slice).await;
+        let mut rng = SimRng::for_name(enrolled.seed, &task.id.to_string());
+        if rng.uniform() < INTERRUPTED_SLICE_TASKS {
+            let code = "task_interrupted".to_owned();
+            return TaskResult { code, ..TaskResult::default() };
+        }
+        result
+    }
+
     /// Does tasks and hands in how they ended.
     async fn finish_tasks(&self, enrolled: EnrolledAgent, tasks: Vec<Task>) {
         for task in tasks {
-            let result = self.task_result(enrolled, &task);
+            let result = match &task.spec {
+                TaskSpec::Slice { slice } => self.slice_result(enrolled, &task, slice).await,
+                _ => self.task_result(enrolled, &task),
+            };
             let now = self.clock.now();
             let sent = self.store.finish_task(now, enrolled.node_id, task.id, result, Vec::new());
             if let Err(error) = sent.await {

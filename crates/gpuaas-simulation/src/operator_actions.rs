@@ -98,8 +98,10 @@ impl ChaosRun {
         let allowed = kind.row().begins_in.contains(&node.state);
         let text = format!("an operator: {kind} of {name}, which is {}", node.state);
         let answer = simulation.begin_run(node.id, kind).await?;
-        let handed = answer.as_ref().is_err_and(|code| code == "machine_handed_off");
-        self.record_answer(simulation, text, &answer.map(drop), allowed && !handed);
+        // Or tenants are in it.
+        let may_not = ["machine_handed_off", "node_has_claims"];
+        let refused = answer.as_ref().is_err_and(|code| may_not.contains(&code.as_str()));
+        self.record_answer(simulation, text, &answer.map(drop), allowed && !refused);
         Ok(())
     }
 

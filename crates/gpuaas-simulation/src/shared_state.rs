@@ -1,9 +1,11 @@
 //! What nodes and operators share with the control planes, across their crashes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gpuaas_engine::{Clock as _, VirtualClock};
+use gpuaas_node_agent::slice::StandInHost;
 use gpuaas_store::Store;
 use gpuaas_types::agent::BootstrapPhase;
 use gpuaas_types::{NodeId, RunId};
@@ -49,6 +51,9 @@ pub(crate) struct SharedState {
     pub(crate) failing_tasks: f64,
     /// Seconds between two heartbeats of an agent whose run is over; 0: it sends none.
     pub(crate) heartbeat_seconds: f64,
+    /// Hosts of slices by node, each from the first part of a slice that its agent is given to the end
+    /// of its system.
+    pub(crate) slice_hosts: Mutex<BTreeMap<NodeId, Arc<StandInHost>>>,
     /// What goes wrong on hosts until somebody mends it.
     pub(crate) host_fault: Mutex<Option<HostFault>>,
 }
@@ -69,6 +74,18 @@ pub enum HostFault {
 }
 
 impl SharedState {
+    /// The host of a node's slices.
+    pub(crate) fn slice_host(&self, node_id: NodeId) -> Arc<StandInHost> {
+        let mut hosts = self.slice_hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(hosts.entry(node_id).or_default())
+    }
+
+    /// The system of a node is gone, and what its slices were with it.
+    pub(crate) fn drop_slice_host(&self, node_id: Option<NodeId>) {
+        let mut hosts = self.slice_hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        node_id.map(|id| hosts.remove(&id));
+    }
+
     /// What is wrong with hosts just now.
     pub(crate) fn host_fault(&self) -> Option<HostFault> {
         *self.host_fault.lock().unwrap_or_else(PoisonError::into_inner)

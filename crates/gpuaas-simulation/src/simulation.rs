@@ -71,6 +71,8 @@ pub struct Simulation {
     pub(crate) looked_at_write: u64,
     pub(crate) next_sweep: Timestamp,
     pub(crate) next_agent_watch: Timestamp,
+    /// When control planes look at launches and releases of slices next; none: there are none.
+    pub(crate) next_slice_look: Option<Timestamp>,
     pub(crate) systems: BTreeMap<String, DeployedSystem>,
     pub(crate) dir: tempfile::TempDir,
 }
@@ -131,6 +133,7 @@ impl Simulation {
             credentials: Mutex::default(),
             failing_tasks: plan.failing_tasks,
             heartbeat_seconds: plan.heartbeat_seconds,
+            slice_hosts: Mutex::default(),
             host_fault: Mutex::default(),
         });
         let tasks = store.task_signal();
@@ -163,6 +166,7 @@ impl Simulation {
             next_due: None,
             next_recheck: None,
             rechecks: false,
+            next_slice_look: None,
             looked_at_write: 0,
             systems: BTreeMap::new(),
             dir,

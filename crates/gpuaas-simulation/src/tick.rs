@@ -54,6 +54,7 @@ impl Simulation {
             return Ok(Tick::SweepStarted(replica));
         }
         self.start_agent_watch_if_due(now);
+        self.start_slice_looks_if_due(now).await.map_err(store_failure)?;
         self.claim_due_runs(now).await.map_err(store_failure)?;
         if came || self.executor.is_ready() {
             return Ok(Tick::Ran);
@@ -62,6 +63,7 @@ impl Simulation {
         let mut moments = vec![self.clock.next(), region.map(Timestamp::from_micros)];
         moments.push(self.network.next());
         moments.push(self.sends_heartbeats().then_some(self.next_agent_watch));
+        moments.push(self.next_slice_look);
         let due = self.next_claim();
         moments.extend(self.replicas.iter().map(|replica| replica.claims_at(due)));
         let Some(next) = moments.into_iter().flatten().min() else { return Ok(Tick::Idle) };
@@ -160,6 +162,7 @@ impl Simulation {
             Notice::Released(host) => {
                 if let Some(system) = self.systems.remove(&host.system_id) {
                     self.executor.cancel(system.task_id);
+                    self.shared.drop_slice_host(system.node_id());
                 }
             }
             // These hosts have no disks.
@@ -170,6 +173,7 @@ impl Simulation {
     fn first_boot(&mut self, boot: FirstBoot) {
         if let Some(old) = self.systems.remove(&boot.host.system_id) {
             self.executor.cancel(old.task_id);
+            self.shared.drop_slice_host(old.node_id());
         }
         let Ok(data) = parse_user_data(&boot.user_data) else { return };
         self.boot(boot.host.system_id, boot.host.deployment, data.inputs);

@@ -302,6 +302,7 @@ impl Store {
         result: TaskResult,
         history: Vec<TimelineEvent>,
     ) -> Result<bool, StoreError> {
+        let is_slice = result.slice.is_some();
         let asked = Arc::new((result, history));
         let first = self
             .write_grouped(GroupHints::of_node(node_id.0), move |conn| {
@@ -314,6 +315,9 @@ impl Store {
             .await?;
         if first {
             self.signal_due();
+        }
+        if first && is_slice {
+            self.signal_slice();
         }
         Ok(first)
     }

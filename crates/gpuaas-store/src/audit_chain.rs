@@ -1,6 +1,5 @@
 //! The audit as a chain (`tables/audit_chain`): chaining what was committed, and reading it.
 
-use gpuaas_core::audit_chain::hex;
 use gpuaas_types::audit::{AuditChainEnd, ChainedAuditRecord};
 
 use crate::database::{Cols, args};
@@ -30,7 +29,7 @@ fn read_row(mut cols: Cols<'_>) -> Result<ChainedAuditRecord, StoreError> {
     let (digest, expired): (Vec<u8>, Option<i64>) = (cols.next()?, cols.next()?);
     let is_there: bool = cols.next()?;
     let record = if is_there { Some(read_record(&mut cols)?) } else { None };
-    let (row_digest, digest) = (hex(&row_digest), hex(&digest));
+    let (row_digest, digest) = (hex::encode(row_digest), hex::encode(digest));
     Ok(ChainedAuditRecord { seq, row_digest, digest, expired, record })
 }
 

@@ -14,6 +14,7 @@ use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
 use crate::seal::random;
 use crate::store::{Db, Store};
+use crate::tables::event::forget_transactions;
 use crate::tables::meta::keep_first;
 use crate::tables::site::edit_status;
 
@@ -138,6 +139,7 @@ impl Store {
                 }
                 let sql = "UPDATE store_meta SET value = $1 WHERE name = 'place'";
                 conn.execute(sql, args![&place]).await?;
+                forget_transactions(conn).await?;
                 for row in conn.all("SELECT region FROM region_control", args![]).await? {
                     let region: String = row.cols().next()?;
                     let mut record = read_control(conn, &region).await?;

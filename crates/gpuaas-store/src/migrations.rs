@@ -54,6 +54,8 @@ migrations! {
     "0260_slice_claim"
     "0270_audit_chain"
     "0290_slice_run"
+    "0300_idempotency_age"
+    "0360_event"
 }
 
 /// Number of the newest migration of PostgreSQL.

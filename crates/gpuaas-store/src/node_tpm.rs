@@ -5,6 +5,7 @@ use gpuaas_types::{NodeId, RunId, Timestamp};
 use crate::database::args;
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::node_tpm::tpm_keys;
 
 impl Store {
     /// SHA-256 of the key of a node's TPM, hexadecimal; `None`: its agents have shown none.
@@ -12,9 +13,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn node_tpm_key(&self, node_id: NodeId) -> Result<Option<String>, StoreError> {
-        let sql = "SELECT key_sha256 FROM node_tpm WHERE node_id = $1";
-        let row = self.reader().await?.first(sql, args![node_id.0]).await?;
-        row.map(|row| row.cols().next()).transpose()
+        match self.shared_reads() {
+            Some((reads, _guard)) => reads.tpm_keys.get(node_id).await,
+            None => Ok(tpm_keys(&mut self.reader().await?, [node_id]).await?.remove(&node_id)),
+        }
     }
 
     /// Notes the key of a node's TPM, unless one is known: the first stays, until an enrollment of the run

@@ -12,6 +12,7 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, broadcast, watch};
 use uuid::Uuid;
 
+use crate::claim_queue::ClaimQueue;
 use crate::database::{
     GroupWriter, Readers, SentCounters, SqliteLocation, Writer, note_panic_locations,
 };
@@ -71,6 +72,7 @@ impl Store {
         note_panic_locations();
         let (due, _) = watch::channel(0);
         let (batches, _) = watch::channel(0);
+        let (slices, _) = watch::channel(0);
         let (tasks, _) = broadcast::channel(1024);
         let instance = Uuid::from_bytes(random()?);
         // Processes that share a database try nodes of equal fit in different orders.
@@ -86,9 +88,11 @@ impl Store {
                 file_place: file_place.unwrap_or_else(|| instance.to_string()),
                 counters,
                 placements: SlotPlacements::new(salt),
+                claim_queue: ClaimQueue::default(),
                 in_flight: Arc::default(),
                 due,
                 batches,
+                slices,
                 tasks,
             }),
         };

@@ -15,7 +15,8 @@ use crate::database::args;
 use crate::error::StoreError;
 use crate::store::Store;
 
-/// Seconds for which answers are kept.
+/// Seconds for which answers are kept, and the notes of what was made with their keys: a key that is
+/// forgotten is forgotten in both places.
 const KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 
 /// An idempotency key, and whose it is.
@@ -34,6 +35,9 @@ pub struct KeptResponse {
     pub status: u16,
     /// Type of the body; none: there is no body.
     pub content_type: Option<String>,
+    /// Tag of the revision that it shows; none: it shows none.
+    #[serde(default)]
+    pub etag: Option<String>,
     /// The body.
     pub body: String,
 }
@@ -68,6 +72,11 @@ impl Store {
                     let old = now.plus_seconds(-KEPT_SECONDS);
                     conn.execute("DELETE FROM request_replay WHERE started_at < $1", args![old])
                         .await?;
+                    conn.execute(
+                        "DELETE FROM idempotency_record WHERE created_at < $1",
+                        args![old],
+                    )
+                    .await?;
                     let made = conn
                         .execute(
                             "INSERT INTO request_replay (caller, key, started_at, sealed) \

@@ -10,11 +10,11 @@
 //! asked for; nothing of an open run ever goes. Three kinds of rows stay for ever: tokens of the
 //! admin API, because the first one must not be made again; the runs themselves with their steps
 //! and calls; and the two kinds of lines by which the durations of steps are judged
-//! ([`Store::step_times`]).
+//! ([`Store::step_times`]). A line that a sink of events has not delivered yet stays for up to a week
+//! longer than asked for.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use gpuaas_core::audit_chain::hex;
 use gpuaas_types::{NodeId, RunId, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -40,12 +40,14 @@ pub enum RetainedTable {
     Tasks,
     /// What nodes and operators said during runs.
     Reports,
+    /// Claims of slots, with their launches, releases and proofs.
+    Claims,
 }
 
 impl RetainedTable {
     /// Every kind of rows, in the order in which they are exported.
     pub const ALL: &'static [Self] =
-        &[Self::Timeline, Self::Audit, Self::Tokens, Self::Tasks, Self::Reports];
+        &[Self::Timeline, Self::Audit, Self::Tokens, Self::Tasks, Self::Reports, Self::Claims];
 
     /// Stable name.
     #[must_use]
@@ -56,6 +58,7 @@ impl RetainedTable {
             Self::Tokens => "tokens",
             Self::Tasks => "tasks",
             Self::Reports => "reports",
+            Self::Claims => "claims",
         }
     }
 
@@ -65,7 +68,9 @@ impl RetainedTable {
             Self::Timeline => {
                 "SELECT line.id, line.at, line.code NOT IN ('parked', 'batch_place') \
                  AND CASE WHEN line.run_id IS NULL THEN line.at < $1 \
-                 ELSE COALESCE(run.ended_at < $1, FALSE) END, line.node_id, line.run_id, \
+                 ELSE COALESCE(run.ended_at < $1, FALSE) END \
+                 AND (line.at < $1 - 604800000000 OR NOT EXISTS (SELECT 1 FROM event_sink AS sink \
+                 WHERE (sink.cursor_xact, sink.cursor_id) < (line.xact, line.id))), line.node_id, line.run_id, \
                  line.step, line.source, line.code, line.text FROM timeline_event AS line \
                  LEFT JOIN run ON run.id = line.run_id \
                  WHERE line.id > $2 ORDER BY line.id LIMIT $3"
@@ -104,6 +109,24 @@ impl RetainedTable {
                  report.body FROM report JOIN run ON run.id = report.run_id \
                  WHERE report.id > $2 ORDER BY report.id LIMIT $3"
             }
+            Self::Claims => {
+                "SELECT claim.id, claim.created_at, COALESCE(claim.ended_at < $1, FALSE), \
+                 claim.node_id, claim.owner, claim.state, claim.numa, claim.fence, claim.slots, \
+                 claim.ended_at, claim.reason, slice_run.run FROM slice_claim AS claim \
+                 LEFT JOIN slice_run ON slice_run.claim_id = claim.id \
+                 WHERE claim.id > $2 ORDER BY claim.id LIMIT $3"
+            }
+        }
+    }
+
+    /// What refers to its rows and goes first.
+    const fn delete_parts(self) -> &'static [&'static str] {
+        match self {
+            Self::Claims => &[
+                "DELETE FROM slice_proof WHERE claim_id IN ({LIST})",
+                "DELETE FROM slice_run WHERE claim_id IN ({LIST})",
+            ],
+            _ => &[],
         }
     }
 
@@ -114,13 +137,14 @@ impl RetainedTable {
             Self::Tokens => "DELETE FROM token WHERE id IN ({LIST})",
             Self::Tasks => "DELETE FROM node_task WHERE id IN ({LIST})",
             Self::Reports => "DELETE FROM report WHERE id IN ({LIST})",
+            Self::Claims => "DELETE FROM slice_claim WHERE id IN ({LIST})",
         }
     }
 
     const fn first_key(self) -> RowKey {
         match self {
             Self::Timeline | Self::Audit | Self::Reports => RowKey::Number(0),
-            Self::Tokens | Self::Tasks => RowKey::Id(Uuid::nil()),
+            Self::Tokens | Self::Tasks | Self::Claims => RowKey::Id(Uuid::nil()),
         }
     }
 
@@ -156,8 +180,8 @@ impl RetainedTable {
                 "node_id": cols.opt_id(NodeId)?,
                 "site": cols.next::<Option<String>>()?,
                 "seq": cols.next::<Option<i64>>()?,
-                "row_digest": cols.next::<Option<Vec<u8>>>()?.map(|digest| hex(&digest)),
-                "digest": cols.next::<Option<Vec<u8>>>()?.map(|digest| hex(&digest)),
+                "row_digest": cols.next::<Option<Vec<u8>>>()?.map(hex::encode),
+                "digest": cols.next::<Option<Vec<u8>>>()?.map(hex::encode),
             }),
             Self::Tokens => json!({
                 "purpose": cols.next::<String>()?,
@@ -179,6 +203,18 @@ impl RetainedTable {
                 "reason": cols.next::<Option<String>>()?,
             }),
             Self::Reports => json!({ "run_id": cols.id(RunId)?, "body": cols.json::<Value>()? }),
+            Self::Claims => json!({
+                "node_id": cols.id(NodeId)?,
+                "owner": cols.next::<String>()?,
+                "state": cols.next::<String>()?,
+                "numa": cols.next::<String>()?,
+                "fence": cols.next::<i64>()?,
+                "slots": cols.json::<Value>()?,
+                "ended_at": cols.opt_at()?,
+                "reason": cols.next::<String>()?,
+                "run": cols.opt_json::<Value>()?,
+                "proofs": [],
+            }),
         })
     }
 }
@@ -230,6 +266,33 @@ async fn open_runs<'r>(
     Ok(open)
 }
 
+/// Puts the proofs of claims into their rows.
+async fn add_proofs(conn: &mut Conn, rows: &mut [(RowKey, Value)]) -> Result<(), StoreError> {
+    let ids = rows.iter().filter_map(|(key, _)| match key {
+        RowKey::Id(id) => Some(*id),
+        RowKey::Number(_) => None,
+    });
+    let mut proofs: HashMap<Uuid, Vec<Value>> = HashMap::new();
+    for ids in padded(ids) {
+        let text = "SELECT claim_id, at, proof FROM slice_proof WHERE claim_id IN ({LIST}) \
+                    ORDER BY claim_id, number";
+        let sql = with_list(text, 1, ids.len());
+        for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+            let mut cols = row.cols();
+            let (id, at, proof) = (cols.next::<Uuid>()?, cols.at()?, cols.json::<Value>()?);
+            proofs.entry(id).or_default().push(json!({ "at": at, "proof": proof }));
+        }
+    }
+    for (key, row) in rows {
+        if let RowKey::Id(id) = key
+            && let Some(own) = proofs.remove(id)
+        {
+            row["proofs"] = own.into();
+        }
+    }
+    Ok(())
+}
+
 impl Store {
     /// Rows of `table` that may go because they are older than `before`, beginning after the key
     /// `after`. A page may have no lines and a `next` all the same.
@@ -269,6 +332,9 @@ impl Store {
             let open = open_runs(&mut conn, rows.iter().map(|(_, row)| row)).await?;
             rows.retain(|(_, row)| !row["subject"].as_str().is_some_and(|id| open.contains(id)));
         }
+        if table == RetainedTable::Claims {
+            add_proofs(&mut conn, &mut rows).await?;
+        }
         let full = i64::try_from(scanned.len()).unwrap_or(i64::MAX) == SCANNED_ROWS;
         let (keys, lines) = rows.into_iter().map(|(key, row)| (key, row.to_string())).unzip();
         Ok(ExpiredPage { table, lines, next: last.filter(|_| full && some_old), keys })
@@ -297,6 +363,16 @@ impl Store {
                 })
                 .await;
         }
-        self.write(move |conn| Box::pin(async move { conn.execute(sql, values).await })).await
+        let parts = page.table.delete_parts().iter();
+        let parts: Vec<_> = parts.map(|text| with_list(text, 1, values.len())).collect();
+        self.write(move |conn| {
+            Box::pin(async move {
+                for part in parts {
+                    conn.execute(part, values.clone()).await?;
+                }
+                conn.execute(sql, values).await
+            })
+        })
+        .await
     }
 }

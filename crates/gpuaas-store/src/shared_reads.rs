@@ -10,6 +10,7 @@ use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
 use uuid::Uuid;
 
 use crate::database::{PostgresPool, SentCounters, SharedRead};
+use crate::tables::node_tpm::tpm_keys;
 use crate::tables::profile::profiles_named;
 use crate::tables::report::reports_of;
 use crate::tables::run::runs_with_ids;
@@ -42,6 +43,8 @@ pub(crate) struct SharedReads {
     pub(crate) watched_until: SharedRead<SiteId, Timestamp>,
     /// How many bootstrap and enrollment tokens of nodes are honoured.
     pub(crate) honoured_tokens: SharedRead<NodeId, i64>,
+    /// Keys of nodes' TPMs.
+    pub(crate) tpm_keys: SharedRead<NodeId, String>,
 }
 
 impl SharedReads {
@@ -73,6 +76,7 @@ impl SharedReads {
             honoured_tokens: SharedRead::new(pool, counters, |conn, ids| {
                 Box::pin(honoured_tokens(conn, ids))
             }),
+            tpm_keys: SharedRead::new(pool, counters, |conn, ids| Box::pin(tpm_keys(conn, ids))),
         }
     }
 }

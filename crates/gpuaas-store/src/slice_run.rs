@@ -242,6 +242,7 @@ impl Store {
             self.write(move |conn| Box::pin(async move { launch(conn, now, &new).await })).await?;
         let claim = self.slot_claim(id).await?;
         if taken {
+            self.signal_slice();
             return Ok(claim);
         }
         if fence.is_some_and(|fence| fence != claim.fence) {
@@ -263,7 +264,11 @@ impl Store {
         now: Timestamp,
         asked: SlotClaimRelease,
     ) -> Result<SlotClaim, StoreError> {
-        self.write(move |conn| Box::pin(async move { release(conn, now, &asked).await })).await
+        let begun = self
+            .write(move |conn| Box::pin(async move { release(conn, now, &asked).await }))
+            .await?;
+        self.signal_slice();
+        Ok(begun)
     }
 
     /// The launch or release of a claim; none: the claim was not launched.

@@ -9,6 +9,7 @@ use gpuaas_types::NodeId;
 use tokio::sync::{broadcast, watch as signal};
 use uuid::Uuid;
 
+use crate::claim_queue::ClaimQueue;
 use crate::database::{
     Conn, GroupHints, GroupWriter, InFlightGuard, PostgresPool, Readers, SentCounters,
     TransactionCommand, Writer, catch_panic, current_origin,
@@ -33,9 +34,11 @@ pub(crate) struct Inner {
     pub(crate) file_place: String,
     pub(crate) counters: Arc<SentCounters>,
     pub(crate) placements: SlotPlacements,
+    pub(crate) claim_queue: ClaimQueue,
     pub(crate) in_flight: Arc<AtomicU64>,
     pub(crate) due: signal::Sender<u64>,
     pub(crate) batches: signal::Sender<u64>,
+    pub(crate) slices: signal::Sender<u64>,
     pub(crate) tasks: broadcast::Sender<NodeId>,
 }
 
@@ -107,7 +110,8 @@ impl Store {
         self.inner.in_flight.load(Ordering::SeqCst)
     }
 
-    fn track_in_flight(&self) -> InFlightGuard {
+    /// Counts a caller that waits for the database until the guard is dropped.
+    pub(crate) fn track_in_flight(&self) -> InFlightGuard {
         InFlightGuard::new(&self.inner.in_flight)
     }
 
@@ -122,6 +126,13 @@ impl Store {
     #[must_use]
     pub fn batch_signal(&self) -> signal::Receiver<u64> {
         self.inner.batches.subscribe()
+    }
+
+    /// Changes whenever something happened in this process that a launch or a release of a slice may
+    /// have waited for.
+    #[must_use]
+    pub fn slice_signal(&self) -> signal::Receiver<u64> {
+        self.inner.slices.subscribe()
     }
 
     /// Names each node for which this process issued a task. A receiver that lags should read
@@ -149,6 +160,10 @@ impl Store {
 
     pub(crate) fn signal_batch(&self) {
         self.inner.batches.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub(crate) fn signal_slice(&self) {
+        self.inner.slices.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     pub(crate) fn signal_task(&self, node_id: NodeId) {

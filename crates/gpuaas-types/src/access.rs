@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::TokenId;
 use crate::string_enum::string_enum;
+use crate::text;
 use crate::time::Timestamp;
 
 string_enum! {
@@ -40,6 +41,7 @@ pub struct RoleGrant {
     pub role: Role,
     /// Names of the sites where it holds; none: everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
     pub sites: Option<Vec<String>>,
 }
 
@@ -58,7 +60,8 @@ impl RoleGrant {
 /// What decides at which site a role has to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Nothing: what is touched is the same for every site, and shows nothing of one.
+    /// Nothing: what is touched is the same for every site, or each caller sees of it what is of its
+    /// sites.
     Shared,
     /// What is touched concerns every site, so the role has to hold everywhere.
     Everywhere,
@@ -135,6 +138,12 @@ operations! {
     GET    "/api/v1/access"                                      Viewer   Shared;
     GET    "/api/v1/audit"                                       Viewer   SiteOfQuery;
     GET    "/api/v1/audit/chain"                                 Viewer   Everywhere;
+    GET    "/api/v1/events"                                      Viewer   Shared;
+    GET    "/api/v1/event-sinks"                                 Viewer   Everywhere;
+    POST   "/api/v1/event-sinks/{sink}/remove"                   Admin    Everywhere;
+    POST   "/api/v1/webhooks"                                    Admin    Everywhere;
+    GET    "/api/v1/dead-letters"                                Viewer   Everywhere;
+    POST   "/api/v1/dead-letters/replay"                         Operator Everywhere;
     GET    "/api/v1/tokens"                                      Admin    Everywhere;
     POST   "/api/v1/tokens"                                      Admin    Everywhere;
     POST   "/api/v1/tokens/{token}/revoke"                       Admin    Everywhere;
@@ -222,15 +231,17 @@ operations! {
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// Name of whoever gets it; the audit shows it as the actor.
-    #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"))]
+    #[schemars(with = "text::NameText")]
     pub name: String,
     /// What it may do.
+    #[schemars(length(min = 1, max = 32))]
     pub grants: Vec<RoleGrant>,
     /// Seconds after which it is refused; none: it has no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 60, max = 316_224_000))]
     pub expires_in_seconds: Option<u64>,
     /// Reason, as the audit keeps it.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
 
@@ -273,7 +284,7 @@ pub struct TokenView {
 #[serde(deny_unknown_fields)]
 pub struct TokenRevocation {
     /// Reason, as the audit keeps it.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
 

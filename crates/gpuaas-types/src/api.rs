@@ -25,6 +25,7 @@ pub use crate::park::{Owner, Park, ParkAction};
 pub use crate::source::Source;
 use crate::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use crate::steps::{EffectKind, Step};
+use crate::text;
 use crate::time::Timestamp;
 
 /// The common shape of a stored resource.
@@ -52,6 +53,7 @@ pub struct SiteCreate {
     /// The site.
     pub spec: SiteSpec,
     /// `consumer:token:secret` of a MAAS administrator; sealed at once.
+    #[schemars(with = "text::MaasKeyText")]
     pub api_key: String,
 }
 
@@ -141,7 +143,7 @@ pub type SiteResource = Resource<SiteId, SiteSpec, SiteStatus>;
 #[serde(deny_unknown_fields)]
 pub struct ProfileCreate {
     /// Unique name, `[a-z0-9-]`.
-    #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"))]
+    #[schemars(with = "text::NameText")]
     pub name: String,
     /// Fields that differ from the defaults.
     #[serde(default)]

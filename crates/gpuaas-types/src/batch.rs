@@ -8,6 +8,7 @@ use crate::ids::{BatchId, NodeId, RunId};
 use crate::lifecycle::{BatchPhase, MemberState};
 use crate::spec::{OnboardRequest, TakeOver};
 use crate::steps::Step;
+use crate::text;
 use crate::time::Timestamp;
 
 /// What an operator asks of a batch: the manifest.
@@ -15,6 +16,7 @@ use crate::time::Timestamp;
 #[serde(deny_unknown_fields)]
 pub struct BatchSpec {
     /// Unique name, `[a-z0-9-]`.
+    #[schemars(with = "text::NameText")]
     pub name: String,
     /// Site name.
     pub site: String,
@@ -26,6 +28,7 @@ pub struct BatchSpec {
     /// Share of parked and failed machines among the ended ones, 0 to 1, above which no further
     /// machine begins.
     #[serde(default = "a_fifth")]
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub stop_at_failure_ratio: f64,
     /// Ended machines below which the share says nothing yet; 0: as many as there are canaries, at
     /// least one.
@@ -35,6 +38,7 @@ pub struct BatchSpec {
     #[serde(default)]
     pub max_parallel: u32,
     /// The machines, in the order in which they begin.
+    #[schemars(length(min = 1, max = 5000))]
     pub machines: Vec<BatchMachine>,
 }
 
@@ -59,30 +63,38 @@ impl BatchSpec {
 #[serde(deny_unknown_fields)]
 pub struct BatchMachine {
     /// Short hostname.
+    #[schemars(with = "text::HostnameText")]
     pub hostname: String,
     /// Address of the machine's BMC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc_address: Option<String>,
     /// BMC user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PrintableText>")]
     pub bmc_user: Option<String>,
     /// BMC password; sealed at once and never part of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PrintableText>")]
     pub bmc_password: Option<String>,
     /// Power driver; default `ipmi` when there is a BMC address, else `manual`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PowerTypeText>")]
     pub power_type: Option<String>,
     /// MAC addresses of the machine's boot interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<text::MacAddressText>")]
     pub mac_addresses: Vec<String>,
     /// Architecture; default `amd64/generic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::ArchitectureText>")]
     pub architecture: Option<String>,
     /// MAAS' identifier of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::SystemIdText>")]
     pub system_id: Option<String>,
     /// Serial number of the machine's chassis, as its firmware says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::SerialText>")]
     pub serial: Option<String>,
     /// A machine in use may be taken; none: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,7 +156,7 @@ pub struct BatchActionRequest {
     /// Who says so; kept in the audit.
     pub actor: String,
     /// Why; kept in the audit.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
 
@@ -180,6 +192,7 @@ pub struct BatchCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchMember {
     /// Short hostname.
+    #[schemars(with = "text::HostnameText")]
     pub hostname: String,
     /// Its node.
     pub node_id: NodeId,

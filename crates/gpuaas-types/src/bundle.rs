@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::text;
 use crate::time::Timestamp;
 
 /// Body of `POST /api/v1/bundles`.
@@ -12,6 +13,7 @@ use crate::time::Timestamp;
 #[serde(deny_unknown_fields)]
 pub struct BundlePublish {
     /// The archive, in base64.
+    #[schemars(with = "text::Base64Text")]
     pub archive: String,
     /// Its signature, a DSSE envelope; none: the control plane vouches for it, because who
     /// publishes it is an administrator.
@@ -68,7 +70,7 @@ pub struct BundleApprove {
     /// Who says so; kept in the history.
     pub actor: String,
     /// Why; kept in the history.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
 
@@ -77,8 +79,10 @@ pub struct BundleApprove {
 #[serde(deny_unknown_fields)]
 pub struct BundleKeyView {
     /// Who holds the key.
+    #[schemars(with = "text::WordsText")]
     pub name: String,
     /// The key: 32 bytes in base64.
+    #[schemars(with = "text::PublicKeyText")]
     pub key: String,
     /// From when on it does not count any more; none: it counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]

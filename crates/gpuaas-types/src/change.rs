@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{NodeId, RunId};
 use crate::lifecycle::{RunKind, RunStatus};
 use crate::steps::Step;
+use crate::text;
 use crate::time::Timestamp;
 
 /// Body of `PATCH /api/v1/nodes/NODE`: what is known of a node's machine, corrected. What is left
@@ -16,36 +17,43 @@ use crate::time::Timestamp;
 pub struct HardwareCorrection {
     /// MAC addresses of the machine's boot interfaces, all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<text::MacAddressText>>")]
     pub mac_addresses: Option<Vec<String>>,
     /// Address of the machine's BMC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc_address: Option<String>,
     /// BMC user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PrintableText>")]
     pub bmc_user: Option<String>,
     /// BMC password; sealed at once, never shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PrintableText>")]
     pub bmc_password: Option<String>,
     /// Power driver of MAAS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PowerTypeText>")]
     pub power_type: Option<String>,
     /// Architecture, such as `amd64/generic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::ArchitectureText>")]
     pub architecture: Option<String>,
     /// Name of the site that the host is at; only while no machine is bound to the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
     /// MAAS' identifier of the machine, for the parked run; empty: it is not compared any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::OptionalSystemIdText>")]
     pub system_id: Option<String>,
     /// Serial number of the machine's chassis, for the parked run; empty: it is not compared any
     /// more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::OptionalSerialText>")]
     pub serial: Option<String>,
     /// Actor, as the history keeps it.
     pub actor: String,
     /// Reason, as the history keeps it.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
 
@@ -56,7 +64,7 @@ pub struct RemovalRequest {
     /// Actor, as the audit keeps it.
     pub actor: String,
     /// Reason, as the audit keeps it.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Only say what would be deleted.
     #[serde(default)]
@@ -84,7 +92,7 @@ pub struct ControlRequest {
     /// Actor, as the audit keeps it.
     pub actor: String,
     /// Reason, as the audit keeps it.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Only say what would follow.
     #[serde(default)]

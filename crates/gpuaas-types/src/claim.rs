@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::ClaimId;
 use crate::slice::{RecordedProof, SliceRun};
 use crate::string_enum::string_enum;
+use crate::text;
 use crate::time::Timestamp;
 
 string_enum! {
@@ -77,6 +78,7 @@ ClaimDeviceKind {
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
     /// GPUs, all of one node.
+    #[schemars(range(min = 1, max = 8))]
     pub gpus: u32,
     /// Name of the site; none: any site.
     #[serde(default)]
@@ -85,13 +87,16 @@ pub struct ClaimRequest {
     #[serde(default = "required")]
     pub numa: NumaPreference,
     /// Who has the slots from then on: a tenant, or what speaks for one.
+    #[schemars(with = "text::WordsText")]
     pub owner: String,
     /// Seconds for which the claim is reserved; nothing having launched it by then, it expires.
     #[serde(default = "reserved_seconds")]
+    #[schemars(range(min = 10, max = 86_400))]
     pub reserved_seconds: u32,
     /// Who asks; kept in the audit.
     pub actor: String,
     /// Why; kept in the audit.
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
 
@@ -110,6 +115,7 @@ pub struct ClaimReleaseQuery {
     /// Who asks; kept in the audit.
     pub actor: String,
     /// Why; kept in the audit.
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// The claim's fencing token, where the release is of one holder alone; none: whoever has it.
     #[serde(default)]

@@ -9,10 +9,14 @@ use crate::Timestamp;
 pub const TIME_HEADER: &str = "gpuaas-time";
 
 /// Answer of `GET /api/v1/health` and `GET /bootstrap/v1/health`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// `ok`; anything else is a problem body.
     pub status: String,
+    /// How long the oldest event has waited that a sink of events has not taken, in seconds; none:
+    /// none waits. No sink that is away makes a control plane unhealthy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_lag_seconds: Option<f64>,
 }
 
 /// Answer of `GET /api/v1/version`.

@@ -107,6 +107,10 @@ id!(
     BatchId
 );
 id!(
+    /// A place that events are delivered to.
+    EventSinkId
+);
+id!(
     /// Slots of one node that somebody has.
     ClaimId
 );

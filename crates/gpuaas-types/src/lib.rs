@@ -13,9 +13,11 @@ pub mod change;
 pub mod claim;
 pub mod coded_error;
 pub mod codes;
+pub mod event;
 pub mod explain;
 pub mod health;
 pub mod ids;
+pub mod issuer;
 pub mod lifecycle;
 pub mod limits;
 pub mod machine;
@@ -32,13 +34,14 @@ pub mod steps;
 pub mod string_enum;
 pub mod task;
 pub mod telemetry;
+pub mod text;
 pub mod time;
 pub mod topology;
 
 pub use coded_error::CodedError;
 pub use ids::{
-    AttemptId, BatchId, ClaimId, IdSource, NodeId, ProfileId, RandomIds, RoceAssignmentId, RunId,
-    SiteId, TaskId, TokenId,
+    AttemptId, BatchId, ClaimId, EventSinkId, IdSource, NodeId, ProfileId, RandomIds,
+    RoceAssignmentId, RunId, SiteId, TaskId, TokenId,
 };
 pub use lifecycle::{
     BatchPhase, Bucket, DriftAction, DriftKind, MemberState, NodeState, RunKind, RunStatus,

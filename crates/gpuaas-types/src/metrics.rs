@@ -109,6 +109,26 @@ pub const MAAS_SENT: Metric =
 /// Bytes that MAAS sent.
 pub const MAAS_RECEIVED: Metric =
     Metric::counter("maas_response_bytes", &["site"], "Bytes of bodies that MAAS answered with");
+/// Age of the oldest event that waits.
+pub const EVENTS_LAG: Metric = Metric::gauge(
+    "events_lag_seconds",
+    &["sink"],
+    "How long the oldest event has waited that the sink has not taken; 0: none waits",
+);
+/// Dead letters.
+pub const EVENTS_DEAD: Metric = Metric::gauge(
+    "events_dead_letters",
+    &["sink"],
+    "Events that were given up, and were not delivered again since",
+);
+/// Events delivered.
+pub const EVENTS_DELIVERED: Metric = Metric {
+    name: "events_delivered",
+    kind: MetricKind::Counter,
+    labels: &["sink"],
+    shared: true,
+    help: "Events that the sink has taken since it was made",
+};
 /// Statements sent to the database.
 pub const STATEMENTS: Metric =
     Metric::counter("database_statements", &[], "Statements sent to the database");
@@ -141,6 +161,9 @@ pub const METRICS: &[Metric] = &[
     MAAS_CALLS,
     MAAS_SENT,
     MAAS_RECEIVED,
+    EVENTS_LAG,
+    EVENTS_DEAD,
+    EVENTS_DELIVERED,
     STATEMENTS,
     TRANSACTIONS,
     HTTP_REQUESTS,

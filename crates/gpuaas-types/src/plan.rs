@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::PlannedStep;
 use crate::park::Park;
+use crate::text;
 
 /// A machine that a plan is about, as MAAS showed it when it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,7 +49,7 @@ pub struct TakeOverRequest {
     /// Name of the operator, as the audit keeps it.
     pub actor: String,
     /// The operator's reason, as the audit keeps it.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Only say what would be taken.
     #[serde(default)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ClaimId, TaskId};
 use crate::string_enum::string_enum;
+use crate::text;
 use crate::time::Timestamp;
 use crate::topology::EraseMethod;
 
@@ -30,6 +31,20 @@ pub fn slice_folder(claim_id: ClaimId) -> String {
 pub fn is_image_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=100).contains(&name.len()) && !name.starts_with(['.', '-']) && name.chars().all(allowed)
+}
+
+/// Key of cloud-config in `user_data` that would keep the guest from calling its host once it booted;
+/// none: there is none.
+#[must_use]
+pub fn silencing_key(user_data: &str) -> Option<&'static str> {
+    if !user_data.contains("#cloud-config") {
+        return None;
+    }
+    ["phone_home", "vendor_data"].into_iter().find(|key| {
+        user_data.lines().any(|line| {
+            line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'))
+        })
+    })
 }
 
 string_enum! {
@@ -331,6 +346,7 @@ pub struct SliceRun {
 #[serde(deny_unknown_fields)]
 pub struct SliceLaunchRequest {
     /// Name of the guest's image on the host.
+    #[schemars(with = "text::ImageNameText")]
     pub image: String,
     /// User-data for the guest's cloud-init; empty: none. It is kept as it is: nothing that has to
     /// stay secret belongs here.
@@ -342,7 +358,7 @@ pub struct SliceLaunchRequest {
     /// Who asks; kept in the audit.
     pub actor: String,
     /// Why; kept in the audit.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
 
@@ -353,6 +369,6 @@ pub struct SlotRecoveryRequest {
     /// Who says that the slot is clean; kept in the audit.
     pub actor: String,
     /// Why; kept in the audit.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ClaimId;
 use crate::string_enum::string_enum;
+use crate::text;
 use crate::time::Timestamp;
 
 string_enum! {
@@ -82,10 +83,11 @@ pub struct DiscoveryRequest {
     /// Who asks; kept in the history.
     pub actor: String,
     /// Why; kept in the history.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Seconds within which the agent has to begin.
     #[serde(default = "within_seconds")]
+    #[schemars(range(min = 10, max = 86_400))]
     pub within_seconds: u32,
 }
 
@@ -146,6 +148,7 @@ pub struct SlotChange {
 #[serde(deny_unknown_fields)]
 pub struct SlotApprovalRequest {
     /// Digest of the map that was looked at.
+    #[schemars(with = "text::Sha256Text")]
     pub digest: String,
     /// Numbers of the slots; none: each that has no blocker.
     #[serde(default)]
@@ -153,7 +156,7 @@ pub struct SlotApprovalRequest {
     /// Who approves; kept in the audit.
     pub actor: String,
     /// Why; kept in the audit.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
 

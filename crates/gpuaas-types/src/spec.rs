@@ -7,16 +7,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::lifecycle::{DriftAction, DriftKind, RunKind};
+use crate::text;
 
 /// A MAAS region. The API key is never part of it: it is sealed beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SiteSpec {
     /// Unique name, `[a-z0-9-]`.
-    #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"))]
+    #[schemars(with = "text::NameText")]
     pub name: String,
     /// MAAS base URL, such as `http://maas.example:5240/MAAS`.
-    #[schemars(regex(pattern = r"^https?://"))]
+    #[schemars(regex(pattern = r"^https?://[A-Za-z0-9]"))]
     pub url: String,
     /// Extra certificate authority for an https region, PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -295,9 +296,10 @@ pub struct RoceAssignmentSpec {
     /// Site name.
     pub site: String,
     /// Short hostname.
-    #[schemars(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$"))]
+    #[schemars(with = "text::HostnameText")]
     pub hostname: String,
     /// Interface name, or its MAC address.
+    #[schemars(with = "text::InterfaceText")]
     pub interface: String,
     /// Subnet in MAAS, as CIDR.
     pub subnet_cidr: String,
@@ -311,6 +313,7 @@ pub struct RoceAssignmentSpec {
 #[serde(deny_unknown_fields)]
 pub struct TakeOver {
     /// MAAS' identifier of the machine.
+    #[schemars(with = "text::SystemIdText")]
     pub system_id: String,
     /// MAAS user that owned it then; none: nobody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -318,7 +321,7 @@ pub struct TakeOver {
     /// Name of the operator, as the audit keeps it.
     pub actor: String,
     /// The operator's reason, as the audit keeps it.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
 
@@ -336,7 +339,7 @@ impl fmt::Display for TakeOver {
 #[serde(deny_unknown_fields)]
 pub struct OnboardRequest {
     /// Short hostname.
-    #[schemars(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$"))]
+    #[schemars(with = "text::HostnameText")]
     pub hostname: String,
     /// Site name.
     pub site: String,
@@ -347,24 +350,31 @@ pub struct OnboardRequest {
     pub bmc_address: Option<String>,
     /// BMC user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PrintableText>")]
     pub bmc_user: Option<String>,
     /// BMC password; sealed at once, never shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PrintableText>")]
     pub bmc_password: Option<String>,
     /// Power driver; default `ipmi` when there is a BMC address, else `manual`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PowerTypeText>")]
     pub power_type: Option<String>,
     /// MAC addresses of the machine's boot interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<text::MacAddressText>")]
     pub mac_addresses: Vec<String>,
     /// Architecture; default `amd64/generic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::ArchitectureText>")]
     pub architecture: Option<String>,
     /// MAAS' identifier of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::SystemIdText>")]
     pub system_id: Option<String>,
     /// Serial number of the machine's chassis, as its firmware says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::SerialText>")]
     pub serial: Option<String>,
     /// A machine in use may be taken; none: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

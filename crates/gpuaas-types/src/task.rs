@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::{Operation, TaskResult};
 use crate::ids::{NodeId, TaskId};
+use crate::text;
 use crate::time::Timestamp;
 
 /// Body of `POST /api/v1/nodes/NODE/tasks`.
@@ -19,10 +20,11 @@ pub struct TaskRequest {
     /// Who asks; kept in the history.
     pub actor: String,
     /// Why; kept in the history.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Within how many seconds the agent has to begin.
     #[serde(default = "within_seconds")]
+    #[schemars(range(min = 10, max = 86_400))]
     pub within_seconds: u32,
 }
 

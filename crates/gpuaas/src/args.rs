@@ -20,11 +20,14 @@ mod bench;
 mod bundle;
 mod context;
 mod doctor;
+mod events;
 mod examples;
 mod image;
 mod image_overrides;
+mod login;
 mod node;
 mod node_task;
+mod oidc;
 mod profile;
 mod run;
 mod secret;
@@ -51,14 +54,23 @@ pub use bundle::{
 };
 pub use context::{ContextAddArgs, ContextCommand, ContextListArgs, ContextNameArgs};
 pub use doctor::DoctorArgs;
+pub use events::{
+    DeadLetterArgs, EventFollowArgs, EventsArgs, EventsCommand, ReplayArgs, WebhookAddArgs,
+    WebhookCommand, WebhookRemoveArgs,
+};
 #[cfg(feature = "bench")]
 pub use image::{BenchLintArgs, BenchPackArgs};
-pub use image::{FileTypeArgument, ImageCommand, ImageLintArgs, ImagePackArgs, ImagePipelineArgs};
+pub use image::{
+    FileTypeArgument, ImageBuildArgs, ImageCommand, ImageDiffArgs, ImageLintArgs, ImagePackArgs,
+    ImagePipelineArgs, ImageShowArgs, ImageSignArgs, ImageUploadArgs, RegionArgs,
+};
 pub use image_overrides::{OverrideArgs, override_names};
+pub use login::{LoginArgs, LogoutArgs, SignInContextArgs};
 pub use node::{
     NodeCommand, NodeListArgs, NodeSetArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs,
 };
 pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};
+pub use oidc::OidcArgs;
 pub use profile::{
     Assignment, ProfileAddArgs, ProfileCommand, ProfileSetArgs, RoceAddArgs, RoceCommand,
     RoceRemoveArgs, RoceSetArgs,
@@ -118,7 +130,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the control plane: the admin API, the agents' API and the engine.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Run a simulated MAAS region with machines, until stopped.
     #[cfg(feature = "lab")]
     MaasSim(MaasSimArgs),
@@ -152,6 +164,11 @@ pub enum Command {
     /// The audit log: who did what.
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Follow what happens to nodes; where it is delivered, and what was not taken there.
+    Events(EventsArgs),
+    /// Addresses that events are posted to.
+    #[command(subcommand)]
+    Webhook(WebhookCommand),
     /// Slots of hosts that are leased by GPU: what a host has, and what of it is approved.
     #[command(subcommand)]
     Slice(SliceCommand),
@@ -161,6 +178,10 @@ pub enum Command {
     /// Credentials of programs, and what they may do.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Sign in at the identity provider of a control plane, in a browser of any machine.
+    Login(LoginArgs),
+    /// End a sign-in.
+    Logout(LogoutArgs),
     /// Copy the embedded database and the sealed keys of this host's control plane, while it runs.
     Backup(BackupArgs),
     /// Make a data folder from a backup.

@@ -28,6 +28,8 @@ pub(crate) const FORMAT: u32 = 1;
 pub(crate) const MANIFEST: &str = "backup.json";
 pub(crate) const DATABASE: &str = "gpuaas.db";
 pub(crate) const KEYS: &str = "keys.sealed";
+/// Ending of a folder that is not whole yet.
+const PART: &str = "part";
 /// What the keys are sealed for.
 pub(crate) const KEYS_OWNER: &str = "backup/keys";
 
@@ -67,7 +69,7 @@ pub(crate) struct BackupKeys {
 pub(crate) async fn run(args: BackupArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let url = database_url(&args.data, args.database.as_deref());
     let Some(database) = embedded_path(&url) else { return Err(not_embedded()) };
-    let (has_keys, to) = (args.key_file.is_some(), args.to.clone());
+    let (has_keys, to, keep) = (args.key_file.is_some(), args.to.clone(), args.keep);
     let version = env!("GPUAAS_VERSION").to_owned();
     let made_at = RealClock.now();
     let made = tokio::task::spawn_blocking(move || write(&args, &database, version, made_at));
@@ -80,7 +82,13 @@ pub(crate) async fn run(args: BackupArgs, terminal: &mut Terminal) -> Result<(),
         );
     }
     terminal.message(&format!("the backup has {bytes} bytes"));
-    terminal.data(&to.display().to_string())
+    terminal.data(&to.display().to_string())?;
+    let Some(keep) = keep else { return Ok(()) };
+    for backup in older_backups(&to, keep).map_err(|error| not_deleted(&to, &error))? {
+        remove_backup(&backup).map_err(|error| not_deleted(&backup, &error))?;
+        terminal.message(&format!("{} is deleted: {keep} are kept", backup.display()));
+    }
+    Ok(())
 }
 
 fn not_embedded() -> Failure {
@@ -125,10 +133,47 @@ fn write(
     moved
 }
 
+/// Backups beside a new one that are more than `keep` with it, the newest first. A folder that this
+/// command did not write whole is none.
+fn older_backups(to: &Path, keep: u32) -> io::Result<Vec<PathBuf>> {
+    let folder = to.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let mut backups = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let Ok(text) = fs::read_to_string(path.join(MANIFEST)) else { continue };
+        if path.file_name() == to.file_name() || path.extension().is_some_and(|end| end == PART) {
+            continue;
+        }
+        if let Ok(manifest) = serde_json::from_str::<BackupManifest>(&text) {
+            backups.push((manifest.made_at, path));
+        }
+    }
+    backups.sort_by(|one, other| other.cmp(one));
+    Ok(backups.into_iter().skip(keep.saturating_sub(1) as usize).map(|(_, path)| path).collect())
+}
+
+/// Deletes a backup, unless something else is in its folder.
+fn remove_backup(backup: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(backup)? {
+        let name = entry?.file_name();
+        if ![KEYS, DATABASE, MANIFEST].iter().any(|ours| name == **ours) {
+            return Err(io::Error::other(format!("{} is not ours", name.display())));
+        }
+    }
+    fs::remove_dir_all(backup)
+}
+
+fn not_deleted(path: &Path, error: &io::Error) -> Failure {
+    let detail = format!("the new backup is whole, {} is not deleted: {error}", path.display());
+    Failure::local(CommandCode::BackupFailed, detail)
+        .hint("look at what else is in that folder, and delete it by hand")
+}
+
 /// The folder that a backup is written in until it is whole.
 fn beside(to: &Path) -> PathBuf {
     let mut name = to.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
+    name.push(".");
+    name.push(PART);
     to.with_file_name(name)
 }
 

@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_lab::bench::{agent, attack, clients, gate, handover, onboard, topology};
+use gpuaas_lab::bench::{
+    agent, api, attack, clients, failover, gate, handover, idle, onboard, topology,
+};
 use gpuaas_simulation::{
     chaos, claims_benchmark, outage_benchmark, people, placement_benchmark, recovery,
-    region_benchmark,
+    region_benchmark, slices_benchmark, upload_benchmark,
 };
 
 use self::command_line::ApiOperators;
@@ -25,6 +27,8 @@ use crate::launcher::ServeLauncher;
 pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         BenchCommand::Onboard(args) => onboard::run(args, &ServeLauncher, terminal).await,
+        BenchCommand::Api(args) => api::run(args, terminal).await,
+        BenchCommand::Idle(args) => idle::run(args, terminal).await,
         BenchCommand::Clients(args) => clients::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Region(args) => region_benchmark::run(args, terminal).await,
         BenchCommand::Outage(args) => outage_benchmark::run(args, terminal).await,
@@ -36,10 +40,13 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Topology(args) => topology::run(args, terminal),
         BenchCommand::Placement(args) => placement_benchmark::run(&args, terminal),
         BenchCommand::Claims(args) => claims_benchmark::run(args, terminal).await,
+        BenchCommand::Slices(args) => slices_benchmark::run(args, terminal).await,
         BenchCommand::Agent(args) => agent::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Attack(args) => attack::run(args, terminal).await,
+        BenchCommand::Failover(args) => failover::run(args, terminal).await,
         BenchCommand::Pack(args) => pack::run(args, terminal).await,
         BenchCommand::Lint(args) => lint::run(args, terminal),
+        BenchCommand::Upload(args) => upload_benchmark::run(args, terminal).await,
         BenchCommand::AttackLoad => attack::run_attacker(terminal).await,
     }
 }

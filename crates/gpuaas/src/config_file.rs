@@ -39,7 +39,7 @@ pub(crate) fn expand(mut args: Vec<OsString>) -> Result<Vec<OsString>, Failure> 
         let option = options(&serve).find(|option| option.get_long() == Some(key));
         let option = option.ok_or_else(|| invalid(path, &unknown(&serve, key)))?;
         if !is_typed(key, typed) && !is_in_environment(option) {
-            added.extend(argument(option, key, value).map_err(|why| invalid(path, &why))?);
+            added.extend(arguments(option, key, value).map_err(|why| invalid(path, &why))?);
         }
     }
     args.extend(added);
@@ -92,12 +92,20 @@ fn is_in_environment(option: &Arg) -> bool {
 }
 
 /// A setting as it would be typed.
-fn argument(option: &Arg, key: &str, value: &Value) -> Result<Option<OsString>, String> {
+fn arguments(option: &Arg, key: &str, value: &Value) -> Result<Vec<OsString>, String> {
+    let is_repeated = matches!(option.get_action(), ArgAction::Append);
     match (value, is_flag(option)) {
-        (Value::Bool(said), true) => Ok(said.then(|| format!("--{key}").into())),
+        (Value::Bool(said), true) => {
+            Ok(said.then(|| format!("--{key}").into()).into_iter().collect())
+        }
         (_, true) => Err(format!("{key}: write true or false")),
-        (Value::String(text), false) => Ok(Some(format!("--{key}={text}").into())),
-        (Value::Number(number), false) => Ok(Some(format!("--{key}={number}").into())),
+        (Value::String(text), false) => Ok(vec![format!("--{key}={text}").into()]),
+        (Value::Number(number), false) => Ok(vec![format!("--{key}={number}").into()]),
+        (Value::Array(texts), false) if is_repeated && texts.iter().all(Value::is_string) => {
+            let texts = texts.iter().filter_map(Value::as_str);
+            Ok(texts.map(|text| format!("--{key}={text}").into()).collect())
+        }
+        (_, false) if is_repeated => Err(format!("{key}: write one text or a list of texts")),
         (_, false) => Err(format!("{key}: write one text or one number")),
     }
 }

@@ -84,7 +84,7 @@ fn add(args: ContextAddArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let file = ContextFile::below(config.config_home.as_deref());
     let mut contexts = file.load()?;
     let is_first = contexts.contexts.is_empty();
-    contexts.contexts.insert(name.clone(), Context { server, token_file, ca_file });
+    contexts.contexts.insert(name.clone(), Context { server, token_file, ca_file, login: None });
     if is_first {
         contexts.current = Some(name.clone());
     }

@@ -20,11 +20,13 @@ mod config_file;
 mod confirm;
 mod contexts;
 mod doctor;
+pub mod events;
 pub mod follow;
 pub mod image;
 mod input_file;
 #[cfg(feature = "lab")]
 pub mod launcher;
+mod login;
 mod manifest;
 mod manual;
 pub mod node_task;
@@ -32,6 +34,7 @@ pub mod offboarding;
 mod onboarding;
 mod plan_lines;
 mod planned;
+mod private_file;
 mod reference;
 mod requests;
 mod restore;
@@ -112,13 +115,13 @@ fn start_log(filter: &str) -> Result<(), Failure> {
 
 async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
-        Command::Serve(args) => serve_command::run(args, terminal).await,
+        Command::Serve(args) => serve_command::run(*args, terminal).await,
         Command::Backup(args) => backup::run(args, terminal).await,
         Command::Restore(args) => restore::run(args, terminal).await,
         Command::Doctor(args) => doctor::run(args, terminal).await,
         Command::Context(command) => contexts::run(command, terminal),
         Command::Completion(args) => completion::print(args.shell, terminal),
-        Command::Image(command) => image::run(command, terminal),
+        Command::Image(command) => image::run(command, terminal).await,
         Command::Man(args) => manual::write(&args, terminal),
         #[cfg(feature = "lab")]
         Command::MaasSim(args) => gpuaas_lab::region::run(args, terminal).await,

@@ -5,7 +5,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_types::codes::CommandCode;
 
 use crate::args::Command;
-use crate::{audit, batch, bundle, commands, slice, task_key, token};
+use crate::{audit, batch, bundle, commands, events, login, slice, task_key, token};
 
 /// Carries out a command that asks a control plane for something.
 ///
@@ -19,10 +19,14 @@ pub(crate) async fn run(command: Command, terminal: &mut Terminal) -> Result<(),
         Command::Roce(command) => commands::roce(command, terminal).await,
         Command::Node(command) => commands::node(command, terminal).await,
         Command::Batch(command) => batch::run(command, terminal).await,
+        Command::Events(args) => events::run(args, terminal).await,
+        Command::Webhook(command) => events::webhook(command, terminal).await,
         Command::Audit(command) => audit::run(command, terminal).await,
         Command::Slice(command) => slice::run(command, terminal).await,
         Command::TaskKey(command) => task_key::run(command, terminal).await,
         Command::Token(command) => token::run(command, terminal).await,
+        Command::Login(args) => login::login(args, terminal).await,
+        Command::Logout(args) => login::logout(args, terminal).await,
         Command::Run(command) => commands::run(command, terminal).await,
         Command::Drift(command) => commands::drift(command, terminal).await,
         Command::Bundle(command) => bundle::run(command, terminal).await,

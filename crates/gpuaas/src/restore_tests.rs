@@ -38,6 +38,7 @@ impl Folder {
             data: self.path("data"),
             database: None,
             key_file: key_file.map(|name| self.path(name)),
+            keep: None,
         };
         crate::backup::run(args, &mut terminal).await.map(|()| output.stderr())
     }
@@ -168,6 +169,7 @@ async fn a_server_is_left_to_its_own_program() {
         data: folder.path("data"),
         database: Some("postgres://u:hush@h/d".to_owned()),
         key_file: None,
+        keep: None,
     };
     let (mut terminal, _) = Terminal::captured();
     let failure = crate::backup::run(args, &mut terminal).await.unwrap_err();
@@ -175,4 +177,41 @@ async fn a_server_is_left_to_its_own_program() {
     assert!(failure.problem.hint.contains("pg_dump") && !failure.to_string().contains("hush"));
     let missing = folder.backup("backup", None).await.unwrap_err();
     assert_eq!(missing.code(), "backup_failed");
+}
+
+#[tokio::test]
+async fn the_newest_backups_are_kept_and_nothing_else_is_touched() {
+    let folder = Folder::new();
+    let _store = folder.store("data").await;
+    let (mut terminal, _) = Terminal::captured();
+    let mut keep = async |name: &str, keep: u32| {
+        let (to, data) = (folder.path("kept").join(name), folder.path("data"));
+        let key_file = Some(folder.path("backup.key"));
+        let args = BackupArgs { to, data, database: None, key_file, keep: Some(keep) };
+        crate::backup::run(args, &mut terminal).await
+    };
+    for name in ["1", "2", "3"] {
+        keep(name, 3).await.unwrap();
+    }
+    for (name, file) in [("4.part", MANIFEST), ("notes", "notes.txt")] {
+        fs::create_dir(folder.path("kept").join(name)).unwrap();
+        fs::copy(folder.path("kept/1/backup.json"), folder.path("kept").join(name).join(file))
+            .unwrap();
+    }
+    fs::write(folder.path("kept/2/mine.txt"), "a person's").unwrap();
+
+    let failure = keep("5", 2).await.unwrap_err();
+    assert_eq!(failure.code(), "backup_failed");
+    let detail = failure.problem.detail.clone();
+    assert!(detail.contains("kept/2 is not deleted: mine.txt"), "{detail}");
+    assert!(folder.path("kept/2").join(DATABASE).exists());
+
+    fs::remove_dir_all(folder.path("kept/2")).unwrap();
+    keep("6", 2).await.unwrap();
+    let mut left: Vec<_> = fs::read_dir(folder.path("kept"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["4.part", "5", "6", "notes"]);
 }

@@ -21,6 +21,7 @@ use gpuaas_engine::bundles::{self, SeedError};
 use gpuaas_engine::{
     Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, RealClock,
 };
+use gpuaas_events::{EventDelivery, NatsOptions};
 use gpuaas_store::{ExposeSecret as _, SecretString, Store};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::limits::LimitSetting;
@@ -83,6 +84,8 @@ pub struct ServeOptions {
     pub new_admin_token: bool,
     /// What is exported and deleted when it is old; none: everything is kept.
     pub retention: Option<Retention>,
+    /// Where events are published; none: nowhere, by this control plane.
+    pub nats: Option<NatsOptions>,
     /// The clock that the control plane reads and sleeps on.
     pub clock: Arc<dyn Clock>,
     /// Where identifiers come from.
@@ -113,6 +116,7 @@ impl ServeOptions {
             limits: Vec::new(),
             new_admin_token: false,
             retention: None,
+            nats: None,
             clock: Arc::new(RealClock),
             ids: Arc::new(RandomIds),
             connect: None,
@@ -252,10 +256,11 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         engine: Some(Arc::clone(&engine)),
         settings,
     };
+    let delivery = event_delivery(&state, options.nats).await?;
     let stop = CancellationToken::new();
     let scheme = operators.scheme();
     let sockets = Sockets { socket, operators, nodes, limits };
-    let listeners = listeners::spawn(sockets, options.retention, state, &stop);
+    let listeners = listeners::spawn(sockets, options.retention, delivery, state, &stop);
     Ok(ServeHandle {
         addr,
         scheme,
@@ -268,6 +273,22 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         listeners,
         _lock: lock,
     })
+}
+
+/// Deliveries of events, once the sink of NATS is known.
+async fn event_delivery(
+    state: &ApiState,
+    nats: Option<NatsOptions>,
+) -> Result<EventDelivery, Failure> {
+    let delivery = EventDelivery {
+        store: state.store.clone(),
+        clock: Arc::clone(&state.clock),
+        ids: Arc::clone(&state.ids),
+        supervisor: state.supervisor.clone(),
+        nats,
+    };
+    delivery.prepare().await.map_err(store_failure)?;
+    Ok(delivery)
 }
 
 /// What a control plane has before it does anything.

@@ -33,7 +33,8 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
     let watchdog_period = watchdog_period(args.watchdog_usec, args.watchdog_pid);
     let data = args.data.clone();
     let (operators, nodes) = (args.operator_listener(), args.node_listener());
-    let retention = args.retention();
+    let (retention, nats) = (args.retention(), args.nats()?);
+    let sign_in = args.oidc.sign_in()?.map(Arc::new);
     // A clock that is not the wall's is a simulator's, whose hosts have made-up addresses.
     let simulated_hosts = !matches!(args.clock, ClockChoice::Real);
     #[cfg(feature = "lab")]
@@ -50,8 +51,9 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
         new_admin_token: args.new_admin_token,
         failpoints,
         retention,
+        nats,
         clock: args.clock.clock(),
-        settings: ApiSettings { simulated_hosts, ..ApiSettings::default() },
+        settings: ApiSettings { simulated_hosts, sign_in, ..ApiSettings::default() },
         ..ServeOptions::new(args.listen, args.data)
     })
     .await?;

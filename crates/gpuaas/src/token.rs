@@ -1,9 +1,6 @@
 //! `gpuaas token`: credentials of programs. A token goes into a file for its owner alone, never
 //! onto a terminal that keeps what it showed, but where stdout is asked for.
 
-use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use gpuaas_client::ApiClient;
@@ -16,6 +13,7 @@ use gpuaas_types::api::List;
 use gpuaas_types::codes::CommandCode;
 
 use crate::args::{TokenAddArgs, TokenCommand};
+use crate::private_file::PrivateFile;
 use crate::serve::admin_token;
 
 /// Seconds of a day.
@@ -65,7 +63,7 @@ async fn add(args: TokenAddArgs, terminal: &mut Terminal) -> Result<(), Failure>
     let client = ApiClient::from_args(&args.api)?;
     let to_stdout = args.to == Path::new("-");
     // Made before the token: one that could not be kept would count and be nobody's.
-    let file = if to_stdout { None } else { Some(create_private(&args.to)?) };
+    let file = if to_stdout { None } else { Some(PrivateFile::create(&args.to)?) };
     let seconds = u64::from(args.expires_in_days) * DAY_SECONDS;
     let body = TokenRequest {
         name: args.name,
@@ -73,39 +71,22 @@ async fn add(args: TokenAddArgs, terminal: &mut Terminal) -> Result<(), Failure>
         expires_in_seconds: (!args.no_end).then_some(seconds),
         reason: args.reason,
     };
-    let made = match client.add_token(&body).await {
-        Ok(made) => made,
-        Err(failure) => {
-            // Empty, and ours: it did not exist before.
-            if file.is_some()
-                && let Err(error) = fs::remove_file(&args.to)
-            {
-                tracing::warn!(%error, file = %args.to.display(), "an empty file is left");
+    let made = match (client.add_token(&body).await, file) {
+        (Ok(made), Some(file)) => {
+            file.write_secret(&made.token)?;
+            made
+        }
+        (Ok(made), None) => return terminal.data(&made.token),
+        (Err(failure), file) => {
+            if let Some(file) = file {
+                file.discard();
             }
             return Err(failure);
         }
     };
-    let Some(mut file) = file else {
-        return terminal.data(&made.token);
-    };
-    let kept = writeln!(file, "{}", made.token).and_then(|()| file.sync_all());
-    kept.map_err(|error| unwritable(&args.to, &error))?;
     terminal.message(&format!("the token of {} is in {}", made.view.name, args.to.display()));
     let one = |token: &TokenView, style| table(&List::whole(vec![token.clone()]), style);
     output::print(terminal, args.api.format, &made.view, one)
-}
-
-/// A new file that its owner alone may read.
-fn create_private(path: &Path) -> Result<fs::File, Failure> {
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    file.map_err(|error| unwritable(path, &error))
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::local(CommandCode::TokenFileUnwritable, format!("{}: {error}", path.display())).hint(
-        "name a file that does not exist, in a folder that this user may write to: `--to FILE`",
-    )
 }
 
 fn table(list: &List<TokenView>, style: Style) -> String {
@@ -128,7 +109,8 @@ fn table(list: &List<TokenView>, style: Style) -> String {
     output::table(style, &["NAME", "MAY", "ENDS", "LAST USED", "MADE BY"], rows)
 }
 
-fn grants_text(grants: &[RoleGrant]) -> String {
+/// Roles, and where they hold, in the form of the command line.
+pub(crate) fn grants_text(grants: &[RoleGrant]) -> String {
     let texts = grants.iter().map(|grant| match &grant.sites {
         Some(sites) => format!("{}@{}", grant.role, sites.join(",")),
         None => grant.role.to_string(),

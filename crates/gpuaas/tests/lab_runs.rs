@@ -283,6 +283,23 @@ fn bare_metal_is_not_active_without_its_gpus() {
     assert_eq!(object["slices"], serde_json::json!({}));
 }
 
+/// From three racked machines to three leases and back, on emulated devices with the agent's own code.
+#[test]
+fn slices_are_leased_and_come_back_with_proof() {
+    let object = scenario_of("3", "slices");
+    assert_eq!((&object["active"], &object["slices"]["ready"]), (&3.into(), &3.into()));
+    assert_buckets(&object);
+    let leases = object["leases"].as_array().unwrap();
+    assert_eq!(leases.len(), 3, "{object}");
+    for lease in leases {
+        assert_eq!(lease["state"], "released", "{lease}");
+        assert_eq!(lease["free_slots"], lease["approved_slots"], "{lease}");
+        let parts = |name: &str| lease[name].as_object().unwrap().len();
+        assert_eq!((parts("launch_parts_seconds"), parts("release_parts_seconds")), (6, 5));
+        assert!(lease["discovery_seconds"].as_f64().unwrap() > 0.0, "{lease}");
+    }
+}
+
 #[test]
 fn a_scenario_about_two_nodes_is_not_begun_with_one() {
     let dir = tempfile::tempdir().unwrap();

@@ -11,6 +11,7 @@ use crate::body::{Body, JsonBytes, Key, Keys, QueryParams};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::etag::{IfMatch, Tagged};
+use crate::events::LastEvent;
 use crate::problem::Refusal;
 
 /// Makes the schemas of what is sent and of what is answered: a field that may be left out in one is
@@ -94,6 +95,18 @@ impl Input for IfMatch {
             "name": "If-Match",
             "in": "header",
             "description": "The `ETag` of the revision that is changed; another one is refused",
+            "required": false,
+            "schema": { "type": "string" },
+        }));
+    }
+}
+
+impl Input for LastEvent {
+    fn describe(signature: &mut Signature, _: &mut Schemas) {
+        signature.parameters.push(json!({
+            "name": "Last-Event-ID",
+            "in": "header",
+            "description": "The `id` of the last event that was seen; the stream goes on after it",
             "required": false,
             "schema": { "type": "string" },
         }));

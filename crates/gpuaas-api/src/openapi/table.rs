@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::signature::{Described, Schemas, Signature};
 use crate::{
-    access, audit, batches, bundles, certificates, control, drift, explain, metrics, node_change,
-    nodes, offboarding, onboard_plan, profiles, removal, roce, runs, secrets, sites, slice_claims,
-    slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
+    access, audit, batches, bundles, certificates, control, drift, event_sinks, events, explain,
+    metrics, node_change, nodes, offboarding, onboard_plan, profiles, removal, roce, runs, secrets,
+    sites, slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// A row: an operation as the document shows it.
@@ -127,6 +127,13 @@ fn of_control_plane() -> Vec<Row> {
         row!(GET "/api/v1/access" access::show "What the credential may do"),
         row!(GET "/api/v1/audit" audit::list "The audit log, newest first"),
         row!(GET "/api/v1/audit/chain" audit::chain "The audit log as a chain of digests"),
+        row!(GET "/api/v1/events" events::follow "What happens to nodes, as it happens")
+            .media_type("text/event-stream"),
+        row!(GET "/api/v1/event-sinks" event_sinks::list "Where events are delivered, and how far"),
+        row!(POST "/api/v1/event-sinks/{sink}/remove" event_sinks::remove "Deliver events there no longer"),
+        row!(POST "/api/v1/webhooks" event_sinks::add_webhook "Have events posted").answers(&[201]),
+        row!(GET "/api/v1/dead-letters" event_sinks::dead_letters "Events that a sink did not take"),
+        row!(POST "/api/v1/dead-letters/replay" event_sinks::replay "Deliver them again"),
         row!(GET "/api/v1/tokens" tokens::list "The tokens of programs"),
         row!(POST "/api/v1/tokens" tokens::create "Make a token").answers(&[201]),
         row!(POST "/api/v1/tokens/{token}/revoke" tokens::revoke "Take a token back"),

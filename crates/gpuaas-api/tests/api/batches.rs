@@ -160,20 +160,24 @@ async fn every_mistake_of_a_manifest_is_named_and_nothing_is_made() {
     spec.machines.3.hostname: hostname h9 belongs to node h9 (registered)
     spec.machines.5.bmc_address: BMC address 10.0.0.1 belongs to machine 0 of the manifest (h1)
     ");
-    for (field, value, place) in [
-        ("site", json!("nowhere"), "spec.site"),
-        ("profile", json!("none"), "spec.profile"),
-        ("name", json!("Rack 7"), "spec.name"),
-        ("canary", json!(3), "spec.canary"),
-        ("stop_at_failure_ratio", json!(1.1), "spec.stop_at_failure_ratio"),
-        ("machines", json!([]), "spec.machines"),
+    for (field, value, place, code) in [
+        ("site", json!("nowhere"), "spec.site", "site_not_found"),
+        ("profile", json!("none"), "spec.profile", "profile_not_found"),
+        ("name", json!("Rack 7"), "spec.name", "batch_invalid"),
+        ("canary", json!(3), "spec.canary", "batch_invalid"),
+        ("stop_at_failure_ratio", json!(1.1), "spec.stop_at_failure_ratio", "batch_invalid"),
+        ("machines", json!([]), "spec.machines", "batch_invalid"),
     ] {
         let mut body = manifest(&["h1", "h2"]);
         body["spec"][field] = value;
         let answer = rig.post("/api/v1/batches", body).await;
-        assert_eq!(answer.code(), "batch_invalid", "{field}");
+        assert_eq!(answer.code(), code, "{field}");
         assert_eq!(answer.json()["errors"][0]["field"], place);
     }
+    let mut nothing_there = manifest(&["h1"]);
+    nothing_there["spec"]["site"] = json!("nowhere");
+    nothing_there["spec"]["profile"] = json!("none");
+    assert_eq!(rig.post("/api/v1/batches", nothing_there).await.code(), "site_not_found");
     let mut unknown = manifest(&["h1"]);
     unknown["spec"]["machines"][0]["hostnam"] = json!("x");
     let answer = rig.post("/api/v1/batches", unknown).await;

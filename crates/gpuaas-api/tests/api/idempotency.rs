@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use gpuaas_store::ReplayKey;
 use gpuaas_types::access::OPERATIONS;
 use serde_json::{Value, json};
 
@@ -77,6 +78,10 @@ async fn the_same_change_is_made_once_and_answered_twice() {
         let again = send(&rig, (method, path), &rig.admin, &key, body).await;
         assert_eq!((again.status, &again.bytes), (first.status, &first.bytes), "{path}");
         assert_eq!(again.headers["idempotency-replayed"], "true", "{path}");
+        for name in ["etag", "content-type"] {
+            assert_eq!(again.headers.get(name), first.headers.get(name), "{path}");
+        }
+        assert_eq!(first.headers.contains_key("etag"), *method == "PATCH", "{path}");
         assert_eq!(audited().await, before, "{path}");
         let mut other = body.clone();
         other["reason"] = json!("another");
@@ -101,4 +106,27 @@ async fn the_same_change_is_made_once_and_answered_twice() {
     let eves = send(&rig, nodes, &eve, "n1", &onboarding).await;
     assert_ne!(eves.json(), admins);
     assert_eq!(eves.code(), "node_exists");
+}
+
+/// The process died after the change was made and before its answer was kept: only the change's own
+/// transaction knows of it.
+#[tokio::test]
+async fn a_change_whose_answer_was_lost_is_not_made_again() {
+    let rig = Rig::with_site().await;
+    let onboarding = json!({ "hostname": "j22u12", "site": "lab", "profile": "h200" });
+    let nodes = ("POST", "/api/v1/nodes");
+    let first = send(&rig, nodes, &rig.admin, "n1", &onboarding).await.ok();
+    let key = ReplayKey { caller: "admin".to_owned(), key: "n1".to_owned() };
+    // As it stands while the answer is not kept yet.
+    rig.store.end_replayable(&key, [0; 32], None).await.unwrap();
+    let again = send(&rig, nodes, &rig.admin, "n1", &onboarding).await;
+    assert_eq!((again.status, again.json()), (202, first.clone()));
+    assert!(!again.headers.contains_key("idempotency-replayed"), "the answer is made anew");
+    rig.store.end_replayable(&key, [0; 32], None).await.unwrap();
+    let other = json!({ "hostname": "j22u13", "site": "lab", "profile": "h200" });
+    let refused = send(&rig, nodes, &rig.admin, "n1", &other).await;
+    assert_eq!(refused.code(), "idempotency_key_reused");
+    // Both forget a key at the same time.
+    rig.advance(7 * 86_400 + 1);
+    assert_ne!(send(&rig, nodes, &rig.admin, "n1", &other).await.ok(), first);
 }

@@ -232,6 +232,17 @@ async fn a_launch_that_fails_is_taken_back_and_one_that_may_not_be_is_refused() 
     });
     let launch = format!("{CLAIMS}/{id}/launch");
     assert_eq!(slice.rig.post(&launch, long).await.code(), "invalid_field");
+    let silent = json!({
+        "image": "a", "user_data": "#cloud-config\nphone_home: {url: http://elsewhere/}\n",
+        "actor": "ada", "reason": "a lease",
+    });
+    let refused = slice.rig.post(&launch, silent).await;
+    assert_eq!(refused.code(), "invalid_field");
+    assert!(
+        refused.json()["detail"].as_str().unwrap().contains("phone_home"),
+        "{}",
+        refused.json()
+    );
     let fenced = json!({ "image": "a", "fence": 99, "actor": "ada", "reason": "a lease" });
     assert_eq!(slice.rig.post(&launch, fenced).await.code(), "claim_fenced");
     assert_eq!(slice.slot(0).await.0, "reserved", "nothing was changed");

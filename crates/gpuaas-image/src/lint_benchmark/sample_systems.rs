@@ -189,7 +189,7 @@ fn jammy() -> SampleImage {
 }
 
 /// Debian 12, with the rest of a package that was taken off.
-fn bookworm() -> SampleImage {
+pub(super) fn bookworm() -> SampleImage {
     let kernel = "6.1.0-40-amd64";
     let mut image = system("debian", kernel);
     merged(&mut image, kernel);

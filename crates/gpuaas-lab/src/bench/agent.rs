@@ -91,6 +91,7 @@ async fn measure(
         node_listen: Some(([127, 0, 0, 1], 0).into()),
         data: folder.path().join("control-plane"),
         database: None,
+        nats: None,
         clock: ClockChoice::Real,
         sweeps: false,
     };

@@ -80,6 +80,7 @@ pub async fn run(
         node_listen: None,
         data: folder.path().join("control-plane"),
         database: None,
+        nats: None,
         clock: clock.clone(),
         sweeps: false,
     };

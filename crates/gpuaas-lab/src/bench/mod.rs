@@ -3,11 +3,14 @@
 
 pub mod added;
 pub mod agent;
+pub mod api;
 pub mod attack;
 pub mod clients;
+pub mod failover;
 pub mod fleet;
 pub mod gate;
 pub mod handover;
+pub mod idle;
 pub mod isolated_thread;
 pub mod onboard;
 pub mod report;

@@ -112,6 +112,7 @@ async fn with_database(
         node_listen: None,
         data: folder.join("control-plane"),
         database: database.as_ref().map(|database| database.url().to_owned()),
+        nats: None,
         clock: clock.clone(),
         sweeps: false,
     };

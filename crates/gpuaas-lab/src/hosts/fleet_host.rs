@@ -1,6 +1,7 @@
 //! Hosts that are futures: the agent's simulated host, with one HTTP client for all of them.
 
 use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use gpuaas_node_agent::simulated_host::{self, SimulatedHost};
 use gpuaas_node_agent::{agent, clock::AgentClock};
 use gpuaas_types::agent::{Gate, GateReport};
 use gpuaas_types::codes::CommandCode;
+use maas_sim::SimRng;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +54,7 @@ impl Fleet {
         first: bool,
         stop: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let control_plane = self.control_plane(&data.inputs);
+        let control_plane = self.control_plane(hostname, &data.inputs);
         let stand_in = self.stand_in(hostname, &data.inputs, root);
         let clock: Arc<dyn AgentClock> = Arc::new(self.clock.clone());
         async move {
@@ -72,10 +74,18 @@ impl Fleet {
         }
     }
 
-    fn control_plane(&self, inputs: &BootstrapInputs) -> Result<ControlPlane, SetupError> {
+    fn control_plane(
+        &self,
+        hostname: &str,
+        inputs: &BootstrapInputs,
+    ) -> Result<ControlPlane, SetupError> {
         let url = &inputs.control_plane_url;
         if url.starts_with("https:") {
             return match &inputs.control_plane_ca_pem {
+                Some(anchor) if url.starts_with("https://127.") => {
+                    let address = loopback_address(self.seed, hostname);
+                    ControlPlane::from_address(url, anchor.as_bytes(), address)
+                }
                 Some(anchor) => ControlPlane::new(url, Some(anchor.as_bytes())),
                 None => {
                     let ca_pem = inputs.ca_pem.as_ref().map(String::as_bytes);
@@ -111,6 +121,14 @@ impl Fleet {
     }
 }
 
+/// Where a host of this name calls from: one of the addresses of loopback, as hosts have addresses of
+/// their own. What the control plane counts per address is then counted as in life.
+fn loopback_address(seed: u64, hostname: &str) -> IpAddr {
+    let mut rng = SimRng::for_name(seed, &format!("address/{hostname}"));
+    let mut byte = |lowest: u8| u8::try_from(rng.below(254)).unwrap_or_default().max(lowest);
+    Ipv4Addr::new(127, byte(1), byte(0), byte(1)).into()
+}
+
 /// A stand-in has no host whose effects could be looked at. Where its bundle makes a slice host, it
 /// says of that gate that nothing was evaluated, so nobody takes it for one that is ready.
 fn gates(inputs: &BootstrapInputs) -> Vec<GateReport> {
@@ -123,4 +141,20 @@ fn gates(inputs: &BootstrapInputs) -> Vec<GateReport> {
         checks: Vec::new(),
     };
     slice.map(report).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn hosts_call_from_addresses_of_their_own() {
+        let of = |number: usize| loopback_address(1, &format!("node{number:04}"));
+        let addresses: BTreeSet<IpAddr> = (0..1000).map(of).collect();
+        assert!(addresses.len() > 990 && addresses.iter().all(IpAddr::is_loopback));
+        assert_eq!(of(7), of(7));
+        assert!(!addresses.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    }
 }

@@ -11,7 +11,10 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use gpuaas_node_agent::host::SLICE_DEVICES;
+
 use super::options::Loss;
+use crate::slice_host::{EmulatedSliceHost, LAYOUTS};
 
 /// Names the program to whatever runs on a host.
 pub(super) const VARIABLE: &str = "GPUAAS_FIXTURE_KERNEL";
@@ -95,6 +98,7 @@ impl HostEmulator {
             let grub = format!("GRUB_CMDLINE_LINUX_DEFAULT=\"{kernel_options}\"\n");
             std::fs::write(root.join(CURTIN_GRUB), grub)?;
         }
+        EmulatedSliceHost::at(&root.join(SLICE_DEVICES)).attach_drives()?;
         let line = format!("{COMMAND_LINE} {kernel_options}");
         std::fs::write(root.join("proc/cmdline"), format!("{}\n", line.trim_end()))?;
         std::fs::write(root.join("etc/hostname"), format!("{hostname}\n"))
@@ -114,6 +118,7 @@ impl HostEmulator {
         let active = fresh.join("run/fixture/active");
         std::fs::create_dir_all(&active)?;
         std::fs::write(active.join("gpuaas-node-agent.service"), "")?;
+        EmulatedSliceHost::write(&fresh.join(SLICE_DEVICES), &LAYOUTS[0])?;
         // Disks of the size of real ones would be copied along, and nobody formats them here.
         std::fs::remove_dir_all(fresh.join("dev"))
     }

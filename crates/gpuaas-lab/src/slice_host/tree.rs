@@ -23,6 +23,9 @@ const GPU_RESOURCE: &str = "0x000003c000000000 0x000003c003ffffff 0x000000000014
      0x0000000000000000 0x0000000000000000 0x0000000000000000\n\
      0x000003c004000000 0x000003c005ffffff 0x000000000014220c\n\
      0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
+/// What a virtual function of a fabric adapter says of its registers.
+const FUNCTION_RESOURCE: &str = "0x000003d000000000 0x000003d0000fffff 0x000000000014220c\n\
+     0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
 /// A controller that can sanitize by crypto erase and block erase, and format.
 const ERASING_CONTROLLER: &str = "{\"oacs\": 94, \"sanicap\": 3}";
 /// Folder for what was at the paths that were changed.
@@ -56,10 +59,17 @@ pub struct TreeDrive {
     pub serial: String,
 }
 
-/// A slice host as a folder, which is removed with the value.
+/// Folder of a host, which is removed with the value where it is a temporary one.
+#[derive(Debug)]
+enum TreeFolder {
+    Temporary(tempfile::TempDir),
+    Kept(PathBuf),
+}
+
+/// A slice host as a folder.
 #[derive(Debug)]
 pub struct HostTree {
-    folder: tempfile::TempDir,
+    folder: TreeFolder,
     /// GPUs by address.
     pub gpus: Vec<TreeDevice>,
     /// Physical functions of the fabric by address.
@@ -84,13 +94,26 @@ struct TreeChange {
 }
 
 impl HostTree {
-    /// Writes a host of this layout.
+    /// Writes a host of this layout to a folder that is removed with the value.
     ///
     /// # Errors
     /// What keeps the files from being written.
     pub fn write(layout: &HostLayout) -> io::Result<Self> {
+        Self::write_in(TreeFolder::Temporary(tempfile::tempdir()?), layout)
+    }
+
+    /// Writes a host of this layout to an empty folder, where it stays.
+    ///
+    /// # Errors
+    /// What keeps the files from being written.
+    pub fn write_to(folder: &Path, layout: &HostLayout) -> io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        Self::write_in(TreeFolder::Kept(folder.to_owned()), layout)
+    }
+
+    fn write_in(folder: TreeFolder, layout: &HostLayout) -> io::Result<Self> {
         let mut tree = Self {
-            folder: tempfile::tempdir()?,
+            folder,
             gpus: Vec::new(),
             nics: Vec::new(),
             virtual_functions: Vec::new(),
@@ -123,7 +146,10 @@ impl HostTree {
     /// The host's `/`.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.folder.path()
+        match &self.folder {
+            TreeFolder::Temporary(folder) => folder.path(),
+            TreeFolder::Kept(folder) => folder,
+        }
     }
 
     /// The host as its readers see it, with what its drives answer.
@@ -358,6 +384,8 @@ impl HostTree {
         self.put(&format!("{}/sriov_numvfs", nic.folder), format!("{functions}\n"))?;
         for index in 0..functions {
             let vf = self.write_device(slot, index + 1, ["15b3", "101e", class], "vfio-pci")?;
+            self.put(&format!("{}/reset_method", vf.folder), "flr\n")?;
+            self.put(&format!("{}/resource", vf.folder), FUNCTION_RESOURCE)?;
             self.link(&format!("{}/physfn", vf.folder), &format!("../{}", nic.address))?;
             self.link(&format!("{}/virtfn{index}", nic.folder), &format!("../{}", vf.address))?;
             let number = self.virtual_functions.len();

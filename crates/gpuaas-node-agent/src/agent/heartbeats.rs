@@ -69,12 +69,12 @@ async fn send(agent: &Agent) -> Result<(), ControlPlaneError> {
     Ok(())
 }
 
-/// What keeps the agent from its work, and why its host has to be started again.
+/// What keeps the agent from its work, what of slices does not fit together, and why its host has to be started again.
 fn troubles(agent: &Agent) -> Vec<String> {
     let full = agent.is_disk_full().then(|| DISK_FULL.to_owned());
     let reasons = agent.config.host.root().map(reboot_reasons::reasons).unwrap_or_default();
     let reasons = reasons.into_iter().map(|one| format!("{REBOOT_NEEDED}{}", one.why));
-    full.into_iter().chain(reasons).collect()
+    full.into_iter().chain(agent.slice_discrepancies()).chain(reasons).collect()
 }
 
 /// Replaces the task keys by newer ones that one of the current keys has signed, and stores them.

@@ -7,12 +7,13 @@
 //! goes on at the longest pause.
 //!
 //! One file for each loop, all of which share the `state` of the agent: `enrollment`, `heartbeats`,
-//! `task_loop`, `gate_reports`, `renewals`.
+//! `task_loop`, `gate_reports`, `renewals`, `slice_survey`.
 
 mod enrollment;
 mod gate_reports;
 mod heartbeats;
 mod renewals;
+mod slice_survey;
 mod state;
 mod task_loop;
 
@@ -50,11 +51,13 @@ pub async fn run(
     let loops = async {
         let identity = enrollment::enroll(&agent).await?;
         agent.set_task_keys(identity.task_keys.clone());
+        slice_survey::run_once(&agent).await;
         tokio::join!(
             heartbeats::run(&agent, &identity, ready),
             task_loop::run(&agent, &identity),
             gate_reports::run(&agent),
             renewals::run(&agent, &identity),
+            slice_survey::run(&agent),
             roll_back_unless_confirmed(&agent)
         );
         Ok(())

@@ -85,6 +85,8 @@ pub(super) struct Agent {
     pub(super) journal: TaskJournal,
     /// Tasks that are behind this host.
     pub(super) carried_out: CarriedOutTasks,
+    /// What of slices does not fit together on the host, as last seen.
+    slice_discrepancies: Mutex<Vec<String>>,
     /// Whether the last write failed for lack of space.
     disk_full: AtomicBool,
     /// The control plane with the agent's credential; without one before the enrollment.
@@ -115,6 +117,7 @@ impl Agent {
             heartbeat_accepted: Notify::new(),
             host_changed: Notify::new(),
             first_heartbeat: CancellationToken::new(),
+            slice_discrepancies: Mutex::default(),
             disk_full: AtomicBool::new(false),
             identity: Mutex::default(),
             task_keys: Mutex::default(),
@@ -157,6 +160,15 @@ impl Agent {
         let mut identity = self.identity.lock();
         identity.as_mut()?.task_keys = keys.clone();
         identity.clone()
+    }
+
+    /// What of slices does not fit together on the host, as last seen.
+    pub(super) fn slice_discrepancies(&self) -> Vec<String> {
+        self.slice_discrepancies.lock().clone()
+    }
+
+    pub(super) fn set_slice_discrepancies(&self, found: Vec<String>) {
+        *self.slice_discrepancies.lock() = found;
     }
 
     /// Whether the last write failed for lack of space.

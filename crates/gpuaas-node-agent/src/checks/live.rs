@@ -70,8 +70,9 @@ pub(super) async fn evaluate(
         (HostCheck::Masquerades { subnet }, Ok(runner)) => {
             masquerades(answers.nft_ruleset(runner).await, subnet)
         }
-        (HostCheck::DropsInput { interface, gateway }, Ok(runner)) => {
-            drops_input(answers.nft_ruleset(runner).await, facts, interface, gateway)
+        (HostCheck::DropsInput { interface, gateway, open_tcp_port }, Ok(runner)) => {
+            let ruleset = answers.nft_ruleset(runner).await;
+            drops_input(ruleset, facts, interface, (gateway, *open_tcp_port))
         }
         (HostCheck::DropsForward { interface, networks, except }, Ok(runner)) => {
             drops_forward(answers.nft_ruleset(runner).await, facts, interface, networks, except)
@@ -124,7 +125,7 @@ fn drops_input(
     ruleset: Result<&Value, String>,
     facts: &HostFacts,
     interface: &str,
-    gateway: &str,
+    (gateway, open_tcp_port): (&str, Option<u16>),
 ) -> Verdict {
     let Ok(gateway) = gateway.parse::<Ipv4Net>() else {
         return (false, format!("{gateway:?} is not an address with its prefix"));
@@ -133,10 +134,13 @@ fn drops_input(
     let others = facts.addresses.iter().map(|found| found.address);
     let addresses: Vec<Ipv4Addr> = std::iter::once(gateway.addr()).chain(others).collect();
     match ruleset {
-        Ok(rules) => match Ruleset::new(rules).open_input(interface, &addresses) {
-            Some(open) => (false, open),
-            None => (true, "all but DHCP and DNS is dropped".to_owned()),
-        },
+        Ok(rules) => {
+            let open_port = open_tcp_port.map(|port| (gateway.addr(), port));
+            match Ruleset::new(rules).wrong_input(interface, &addresses, open_port) {
+                Some(wrong) => (false, wrong),
+                None => (true, "all but what it is to reach is dropped".to_owned()),
+            }
+        }
         Err(reason) => (false, reason),
     }
 }

@@ -184,12 +184,27 @@ impl Ruleset {
         std::iter::once(None).chain(of(TCP)).chain(of(UDP)).collect()
     }
 
-    /// What a link reaches of this host at `addresses`, beside DHCP and DNS.
-    pub(super) fn open_input(&self, from: &str, addresses: &[Ipv4Addr]) -> Option<String> {
+    /// What a link reaches of this host at `addresses`, beside DHCP, DNS and `open_port`; or that it does
+    /// not reach the latter.
+    pub(super) fn wrong_input(
+        &self,
+        from: &str,
+        addresses: &[Ipv4Addr],
+        open_port: Option<(Ipv4Addr, u16)>,
+    ) -> Option<String> {
+        if let Some((destination, port)) = open_port {
+            let packet = Packet { from, to: None, destination, port: Some((TCP, port)) };
+            if self.drops("input", packet) {
+                return Some(format!("{} is shut to {from}", packet_text(packet)));
+            }
+        }
         let ports = self.ports();
         for destination in addresses {
             for port in &ports {
-                if matches!(port, Some((UDP, 53 | 67) | (TCP, 53))) {
+                let is_open_port = open_port.is_some_and(|(address, number)| {
+                    address == *destination && *port == Some((TCP, number))
+                });
+                if is_open_port || matches!(port, Some((UDP, 53 | 67) | (TCP, 53))) {
                     continue;
                 }
                 let packet = Packet { from, to: None, destination: *destination, port: *port };
@@ -375,7 +390,33 @@ mod tests {
     }
 
     fn input(rules: &[Value]) -> Option<String> {
-        Ruleset::new(&ruleset(rules)).open_input("br0", &["10.0.0.1".parse().unwrap()])
+        Ruleset::new(&ruleset(rules)).wrong_input("br0", &["10.0.0.1".parse().unwrap()], None)
+    }
+
+    #[test]
+    fn the_one_port_that_is_to_be_open_is_open_and_nothing_beside_it() {
+        let address = |text: &str| text.parse::<Ipv4Addr>().unwrap();
+        let addresses = [address("10.0.0.1"), address("10.177.0.9")];
+        let wrong = |rules: &[Value]| {
+            let open_port = Some((addresses[0], 9000));
+            Ruleset::new(&ruleset(rules)).wrong_input("br0", &addresses, open_port)
+        };
+        let drop = || rule("input", &json!([on_bridge(), {"drop": null}]));
+        let accept = |daddr: Option<&str>, port: Value| {
+            let mut expr = vec![on_bridge()];
+            expr.extend(daddr.map(|daddr| payload("ip", "daddr", &json!(daddr))));
+            expr.extend([payload("tcp", "dport", &port), json!({"accept": null})]);
+            rule("input", &json!(expr))
+        };
+        let here = Some("10.0.0.1");
+        assert_eq!(wrong(&[accept(here, json!(9000)), drop()]), None);
+        assert_eq!(wrong(&[drop()]).unwrap(), "tcp 10.0.0.1:9000 is shut to br0");
+        let late = [drop(), accept(here, json!(9000))];
+        assert_eq!(wrong(&late).unwrap(), "tcp 10.0.0.1:9000 is shut to br0");
+        let anywhere = [accept(None, json!(9000)), drop()];
+        assert_eq!(wrong(&anywhere).unwrap(), "tcp 10.177.0.9:9000 is open to br0");
+        let range = [accept(here, json!({"range": [9000, 9001]})), drop()];
+        assert_eq!(wrong(&range).unwrap(), "tcp 10.0.0.1:9001 is open to br0");
     }
 
     #[test]

@@ -19,7 +19,8 @@ const NVIDIA: &str = "10de";
 pub(super) async fn run(
     context: &OperationContext<'_>,
 ) -> Result<OperationOutcome, OperationError> {
-    let Some(root) = context.host.root() else {
+    let host = context.host.with_slice_devices();
+    let Some(root) = host.root() else {
         let message = "a simulated host without files has no devices to read";
         return Err(OperationError::new("host_not_live", message));
     };
@@ -33,7 +34,7 @@ pub(super) async fn run(
     let mut topology =
         read.map_err(|error| OperationError::new("topology_unreadable", error.to_string()))?;
     let mut findings = Vec::new();
-    match CommandRunner::for_host(context.host) {
+    match CommandRunner::for_host(&host) {
         Ok(runner) => query(&runner, &mut topology, &mut findings).await,
         Err(error) => findings.push(unanswered("nvme, nvidia-smi", &error)),
     }

@@ -175,17 +175,24 @@ async fn await_guest(host: &dyn SliceHost, task: &SliceTask) -> Done {
         if host.domain(task.claim_id).await? != DomainState::Running {
             return Err(SliceHostError::new("guest_stopped", "the guest stopped by itself"));
         }
-        if let Some(sign) = host.guest_sign(&task.mac).await? {
+        if let Some(sign) = host.guest_sign(task.claim_id, &task.mac).await? {
             return Ok(sign);
         }
         host.pause(LOOK_SECONDS).await;
     }
     let seconds = GUEST_LOOKS * LOOK_SECONDS;
-    let message = format!("the guest was not heard in {seconds} s");
+    let message = match host.guest_address(&task.mac).await? {
+        Some(address) => format!(
+            "the guest took the address {address} and did not call in {seconds} s: its image needs \
+             cloud-init, and its user-data has to leave phone_home and vendor_data as they are"
+        ),
+        None => format!("the guest took no address and did not call in {seconds} s"),
+    };
     Err(SliceHostError::new("guest_silent", message))
 }
 
 async fn stop(host: &dyn SliceHost, task: &SliceTask) -> Done {
+    host.forget_guest(task.claim_id).await?;
     if host.domain(task.claim_id).await? == DomainState::Running {
         host.stop_domain(task.claim_id).await?;
     }

@@ -101,8 +101,14 @@ pub trait SliceHost: Send + Sync {
     async fn remove_files(&self, claim: ClaimId) -> Result<(), SliceHostError>;
     /// Whether a claim has files.
     async fn has_files(&self, claim: ClaimId) -> Result<bool, SliceHostError>;
-    /// What the guest was heard by; none: it was not heard.
-    async fn guest_sign(&self, mac: &str) -> Result<Option<String>, SliceHostError>;
+    /// What the guest was heard by: its call, or on a host without a port for calls the address that it
+    /// took. None: it was not heard.
+    async fn guest_sign(&self, claim: ClaimId, mac: &str)
+    -> Result<Option<String>, SliceHostError>;
+    /// Expects the guest no longer: it is about to be stopped.
+    async fn forget_guest(&self, claim: ClaimId) -> Result<(), SliceHostError>;
+    /// Address that the guest took; none: it took none.
+    async fn guest_address(&self, mac: &str) -> Result<Option<String>, SliceHostError>;
     /// Waits before the next look.
     async fn pause(&self, seconds: u32);
 }

@@ -1,6 +1,7 @@
 //! This machine, or a host that a program emulates below a folder: libvirt by `virsh`, drives by
 //! `nvme`, and everything else by files.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -13,6 +14,8 @@ use gpuaas_types::topology::{DiskUseKind, EraseMethod, HostTopology};
 use host_facts::HostRoot;
 use serde_json::Value;
 
+use super::guest_call::{self, GuestCallSettings};
+use super::guest_listener::GuestCallListener;
 use super::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
 use crate::atomic_file;
 use crate::clock::{AgentClock as _, HostClock};
@@ -34,23 +37,32 @@ const LEASES: &str = "var/lib/misc/dnsmasq.leases";
 /// Seed of a guest, and the mark that it is written.
 const SEED: &str = "seed.img";
 const PREPARED: &str = "prepared";
+/// What the host itself has the guest do, beside the tenant's user-data.
+const VENDOR_DATA: &str = "vendor-data";
+/// Vendor-data of a host without a port for guests' calls.
+const NO_VENDOR_DATA: &str = "#cloud-config\n{}\n";
 /// Status of a sanitize that goes on (NVM Express Base Specification 2.0, figure 290).
 const SANITIZE_IN_PROGRESS: u64 = 2;
 
 pub(super) struct LiveSliceHost<'a> {
     runner: CommandRunner<'a>,
     root: HostRoot,
+    host: &'a Host,
+    listener: &'a GuestCallListener,
 }
 
 impl<'a> LiveSliceHost<'a> {
-    /// The host that the agent works on.
+    /// The host that the agent works on, and what hears its guests.
     ///
     /// # Errors
     /// [`CommandError::HostNotLive`].
-    pub(super) fn new(host: &'a Host) -> Result<Self, CommandError> {
+    pub(super) fn new(
+        host: &'a Host,
+        listener: &'a GuestCallListener,
+    ) -> Result<Self, CommandError> {
         let runner = CommandRunner::for_host(host)?;
         let none = CommandError::HostNotLive("a simulated host without files has no slices");
-        Ok(Self { runner, root: host.root().cloned().ok_or(none)? })
+        Ok(Self { runner, root: host.root().cloned().ok_or(none)?, host, listener })
     }
 
     async fn virsh(&self, arguments: &[&str]) -> Result<(), SliceHostError> {
@@ -59,7 +71,42 @@ impl<'a> LiveSliceHost<'a> {
         Ok(())
     }
 
-    async fn topology(&self) -> Result<HostTopology, SliceHostError> {
+    /// Root of the host's files.
+    pub(super) const fn root(&self) -> &HostRoot {
+        &self.root
+    }
+
+    /// Domains that libvirt knows, by name, and whether they run.
+    ///
+    /// # Errors
+    /// libvirt cannot be asked.
+    pub(super) async fn domains(&self) -> Result<BTreeMap<String, bool>, SliceHostError> {
+        let mut domains = BTreeMap::new();
+        for (which, runs) in [("--all", false), ("--state-running", true)] {
+            let arguments = ["--connect", "qemu:///system", "list", "--name", which];
+            let output = self.runner.query("virsh", &arguments, QUERY_SECONDS).await?;
+            let names = output.stdout.lines().map(str::trim).filter(|name| !name.is_empty());
+            domains.extend(names.map(|name| (name.to_owned(), runs)));
+        }
+        Ok(domains)
+    }
+
+    /// Stops a domain where it runs, and forgets it with the variables of its firmware.
+    ///
+    /// # Errors
+    /// libvirt refuses.
+    pub(super) async fn remove_domain(&self, name: &str, runs: bool) -> Result<(), SliceHostError> {
+        if runs {
+            self.virsh(&["destroy", name]).await?;
+        }
+        self.virsh(&["undefine", "--nvram", name]).await
+    }
+
+    /// Functions, drives and NUMA nodes of the host.
+    ///
+    /// # Errors
+    /// `topology_unreadable`.
+    pub(super) async fn topology(&self) -> Result<HostTopology, SliceHostError> {
         let root = self.root.clone();
         let read = tokio::task::spawn_blocking(move || root.topology()).await;
         read.map_err(|error| SliceHostError::new("topology_unreadable", error.to_string()))
@@ -238,8 +285,13 @@ impl SliceHost for LiveSliceHost<'_> {
         let folder = slice_folder(claim);
         let here = self.folder(claim);
         let (meta, user, network) = ("meta-data", "user-data", "network-config");
-        let written = fs::create_dir_all(&here).and_then(|()| {
-            atomic_file::remove_if_there(&here.join(SEED))?;
+        fs::create_dir_all(&here).map_err(|error| unwritable(&folder, &error))?;
+        let vendor_data = match GuestCallSettings::read(&self.root)? {
+            Some(settings) => guest_call::expect_call(&here, claim, &settings)?,
+            None => NO_VENDOR_DATA.to_owned(),
+        };
+        let written = atomic_file::remove_if_there(&here.join(SEED)).and_then(|()| {
+            atomic_file::replace(&here.join(VENDOR_DATA), vendor_data.as_bytes())?;
             atomic_file::replace(&here.join(meta), seed.meta_data.as_bytes())?;
             atomic_file::replace(&here.join(user), seed.user_data.as_bytes())?;
             atomic_file::replace(&here.join(network), seed.network_config.as_bytes())
@@ -248,9 +300,11 @@ impl SliceHost for LiveSliceHost<'_> {
         let image = format!("{folder}/{SEED}");
         let arguments = ["-C", "-n", "CIDATA", &image, "2048"];
         self.runner.run("mkfs.vfat", &arguments, QUERY_SECONDS).await?;
-        let files = [meta, user, network].map(|name| format!("{folder}/{name}"));
-        let arguments = ["-i", &image, &files[0], &files[1], &files[2], "::"];
+        let files = [meta, user, network, VENDOR_DATA].map(|name| format!("{folder}/{name}"));
+        let arguments = ["-i", &image, &files[0], &files[1], &files[2], &files[3], "::"];
         self.runner.run("mcopy", &arguments, QUERY_SECONDS).await?;
+        // A guest that could not be heard would be found out only after it was given up.
+        self.listener.update(self.host).await?;
         let marked = atomic_file::replace(&here.join(PREPARED), b"");
         marked.map_err(|error| unwritable(&folder, &error))
     }
@@ -264,7 +318,13 @@ impl SliceHost for LiveSliceHost<'_> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(unwritable(&slice_folder(claim), &error))
             }
-            _ => Ok(()),
+            _ => {
+                // The guests of other claims are no part of this release.
+                if let Err(error) = self.listener.update(self.host).await {
+                    tracing::warn!(%error, "other guests cannot be heard");
+                }
+                Ok(())
+            }
         }
     }
 
@@ -272,19 +332,40 @@ impl SliceHost for LiveSliceHost<'_> {
         Ok(self.folder(claim).exists())
     }
 
-    /// The guest asked for its address. A line is expiry, MAC, address, name, client.
-    async fn guest_sign(&self, mac: &str) -> Result<Option<String>, SliceHostError> {
+    async fn guest_sign(
+        &self,
+        claim: ClaimId,
+        mac: &str,
+    ) -> Result<Option<String>, SliceHostError> {
+        let folder = self.folder(claim);
+        if !guest_call::is_expected(&folder) {
+            let address = self.guest_address(mac).await?;
+            return Ok(address.map(|address| format!("the guest took the address {address}")));
+        }
+        let updated = self.listener.update(self.host).await;
+        match guest_call::received_call(&folder) {
+            Some(call) => Ok(Some(call)),
+            None => updated.map(|()| None),
+        }
+    }
+
+    async fn forget_guest(&self, claim: ClaimId) -> Result<(), SliceHostError> {
+        let forgotten = guest_call::forget_call(&self.folder(claim));
+        forgotten.map_err(|error| unwritable(&slice_folder(claim), &error))
+    }
+
+    /// A line is expiry, MAC, address, name, client.
+    async fn guest_address(&self, mac: &str) -> Result<Option<String>, SliceHostError> {
         let leases = match fs::read_to_string(self.root.join(LEASES)) {
             Ok(leases) => leases,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(LEASES, &error)),
         };
-        let address = leases.lines().find_map(|line| {
+        Ok(leases.lines().find_map(|line| {
             let mut fields = line.split_whitespace().skip(1);
             fields.next().filter(|one| one.eq_ignore_ascii_case(mac))?;
             fields.next().map(str::to_owned)
-        });
-        Ok(address.map(|address| format!("the guest took the address {address}")))
+        }))
     }
 
     async fn pause(&self, seconds: u32) {

@@ -9,16 +9,22 @@
 
 mod actions;
 mod canary;
+mod guest_call;
+mod guest_listener;
 mod host;
 mod live;
+mod reconcile;
 mod stand_in;
 
+#[cfg(test)]
+mod guest_bridge_tests;
 #[cfg(test)]
 mod tests;
 
 use gpuaas_types::agent::TaskResult;
 use gpuaas_types::slice::{DomainState, SliceReport, SliceTask};
 
+pub use self::guest_listener::{EMULATED_PORT_FILE, GuestCallListener};
 pub use self::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
 pub use self::stand_in::{StandInFault, StandInHost};
 
@@ -40,9 +46,51 @@ pub async fn carry_out(host: &dyn SliceHost, task: &SliceTask) -> TaskResult {
     TaskResult { succeeded, code, message, slice: Some(Box::new(report)), ..TaskResult::default() }
 }
 
+/// Hears what guests call that an earlier process of this agent expected.
+///
+/// # Errors
+/// The address of the slice bridge cannot be listened on; a later task of the slice tries again.
+pub(crate) async fn resume_guest_calls(
+    host: &Host,
+    listener: &GuestCallListener,
+) -> Result<(), SliceHostError> {
+    listener.update(&host.with_slice_devices()).await
+}
+
+/// What of slices does not fit together on the host, a sentence each; none where slices were never
+/// launched. What cannot be looked at is logged.
+pub(crate) async fn discrepancies(host: &Host, listener: &GuestCallListener) -> Vec<String> {
+    find_discrepancies(host, listener, false).await
+}
+
+/// The same when the agent starts: domains of no claim are stopped where the host's settings want it.
+pub(crate) async fn reconcile_at_start(host: &Host, listener: &GuestCallListener) -> Vec<String> {
+    find_discrepancies(host, listener, true).await
+}
+
+async fn find_discrepancies(
+    host: &Host,
+    listener: &GuestCallListener,
+    starts: bool,
+) -> Vec<String> {
+    let host = host.with_slice_devices();
+    let Some(root) = host.root().filter(|root| reconcile::had_slices(root)) else {
+        return Vec::new();
+    };
+    let Ok(live) = live::LiveSliceHost::new(&host, listener) else { return Vec::new() };
+    let stops = starts && guest_call::stops_unclaimed_domains(root);
+    match reconcile::find_discrepancies(&live, stops).await {
+        Ok(found) => found.iter().map(ToString::to_string).collect(),
+        Err(error) => {
+            tracing::warn!(%error, "domains and claims of this host cannot be compared");
+            Vec::new()
+        }
+    }
+}
+
 /// Carries out `task` on the host that this agent works on.
-pub(crate) async fn run(host: &Host, task: &SliceTask) -> TaskResult {
-    match live::LiveSliceHost::new(host) {
+pub(crate) async fn run(host: &Host, listener: &GuestCallListener, task: &SliceTask) -> TaskResult {
+    match live::LiveSliceHost::new(&host.with_slice_devices(), listener) {
         Ok(live) => carry_out(&live, task).await,
         Err(error) => TaskResult {
             code: error.code().to_owned(),

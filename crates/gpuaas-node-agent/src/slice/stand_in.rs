@@ -41,6 +41,9 @@ pub enum StandInFault {
 #[derive(Debug, Default)]
 struct State {
     domains: BTreeMap<ClaimId, DomainState>,
+    /// Paths of the drives of each domain that was defined.
+    drives: BTreeMap<ClaimId, Vec<String>>,
+    second_starts: u32,
     files: BTreeSet<ClaimId>,
     blocks: BTreeMap<(String, u64), Vec<u8>>,
     faults: BTreeSet<StandInFault>,
@@ -85,6 +88,20 @@ impl StandInHost {
         self.state.lock().domains.len()
     }
 
+    /// Domains that run, with the paths of their drives.
+    #[must_use]
+    pub fn running_domains(&self) -> Vec<(ClaimId, Vec<String>)> {
+        let state = self.state.lock();
+        let running = state.domains.iter().filter(|(_, one)| **one == DomainState::Running);
+        running.map(|(id, _)| (*id, state.drives.get(id).cloned().unwrap_or_default())).collect()
+    }
+
+    /// Times that a domain was started that ran already.
+    #[must_use]
+    pub fn second_starts(&self) -> u32 {
+        self.state.lock().second_starts
+    }
+
     /// Functions that were reset.
     #[must_use]
     pub fn resets(&self) -> u32 {
@@ -113,12 +130,18 @@ impl SliceHost for StandInHost {
         if !xml.contains(&format!("<uuid>{claim}</uuid>")) {
             return Err(SliceHostError::new("tool_failed", "the domain is another one"));
         }
+        let sources = xml.split("<source dev=\"").skip(1);
+        let drives = sources.filter_map(|rest| rest.split('"').next().map(str::to_owned));
+        self.state.lock().drives.insert(claim, drives.collect());
         self.set_domain(claim, DomainState::Defined);
         Ok(())
     }
 
     async fn start_domain(&self, claim: ClaimId) -> Result<(), SliceHostError> {
         self.refuse_if(StandInFault::StartFails, "virsh start")?;
+        if self.domain(claim).await? == DomainState::Running {
+            self.state.lock().second_starts += 1;
+        }
         self.set_domain(claim, DomainState::Running);
         Ok(())
     }
@@ -219,9 +242,22 @@ impl SliceHost for StandInHost {
         Ok(self.state.lock().files.contains(&claim))
     }
 
-    async fn guest_sign(&self, mac: &str) -> Result<Option<String>, SliceHostError> {
+    async fn guest_sign(
+        &self,
+        _claim: ClaimId,
+        mac: &str,
+    ) -> Result<Option<String>, SliceHostError> {
         let is_silent = self.state.lock().faults.contains(&StandInFault::GuestSilent);
-        Ok((!is_silent).then(|| format!("{mac} has an address")))
+        Ok((!is_silent).then(|| format!("the guest {mac} called")))
+    }
+
+    async fn forget_guest(&self, _claim: ClaimId) -> Result<(), SliceHostError> {
+        Ok(())
+    }
+
+    async fn guest_address(&self, _mac: &str) -> Result<Option<String>, SliceHostError> {
+        let is_silent = self.state.lock().faults.contains(&StandInFault::GuestSilent);
+        Ok((!is_silent).then(|| "10.100.0.10".to_owned()))
     }
 
     async fn pause(&self, _seconds: u32) {}

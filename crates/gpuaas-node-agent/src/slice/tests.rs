@@ -167,6 +167,7 @@ case "$2 $5" in
   "virsh start") echo running > "$D/state" ;;
   "virsh destroy") echo "shut off" > "$D/state" ;;
   "virsh undefine") rm "$D/state" ;;
+  "virsh list") cat "$D/domains" 2>/dev/null || true ;;
 esac
 case "$2 $3" in
   "nvme sanitize-log") echo '{"nvme0":{"sstat":{"status":1}}}' ;;
@@ -205,6 +206,8 @@ exit 0
     put("proc/1/mountinfo", b"");
     put("proc/swaps", b"Filename Type Size Used Priority\n");
     put("var/lib/gpuaas/guest-images/debian-13.raw", b"IMAGE");
+    let settings = "GPUAAS_SLICE_BRIDGE=ovsbr0\nGPUAAS_SLICE_GATEWAY=10.100.0.1/24\n";
+    put("etc/gpuaas/slice.env", settings.as_bytes());
     put("var/lib/misc/dnsmasq.leases", b"1 02:00:00:00:00:03 10.100.0.13 slice *\n");
     host
 }
@@ -213,12 +216,13 @@ exit 0
 async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let host = write_host(dir.path());
+    let listener = GuestCallListener::default();
     let mut ended = Vec::new();
     for action in LAUNCH.into_iter().chain(RELEASE) {
         let mut task = task(action);
         let drive = task.devices[0].drive.as_mut().unwrap();
         "/dev/nvme0n1".clone_into(&mut drive.path);
-        let result = run(&host, &task).await;
+        let result = run(&host, &listener, &task).await;
         assert!(result.succeeded, "{action}: {result:?}");
         if action == SliceAction::Prepare {
             let drive = std::fs::read(dir.path().join("root/dev/nvme0n1")).unwrap();
@@ -250,5 +254,114 @@ async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
         ]
     );
     let fixed = Host::Fixed(std::sync::Arc::new(serde_json::json!({})));
-    assert_eq!(run(&fixed, &task(SliceAction::Verify)).await.code, "host_not_live");
+    let refused = run(&fixed, &listener, &task(SliceAction::Verify)).await;
+    assert_eq!(refused.code, "host_not_live");
+}
+
+/// What is answered to a request of a guest; the first words of it.
+async fn answer_to(root: &std::path::Path, request: &str) -> String {
+    let port = std::fs::read_to_string(root.join(EMULATED_PORT_FILE)).unwrap();
+    let request = request.to_owned();
+    let asked = tokio::task::spawn_blocking(move || {
+        use std::io::{Read as _, Write as _};
+        let address = format!("127.0.0.1:{port}").parse().unwrap();
+        let limit = std::time::Duration::from_secs(10);
+        let mut stream = std::net::TcpStream::connect_timeout(&address, limit).unwrap();
+        stream.set_read_timeout(Some(limit)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.lines().next().unwrap_or_default().to_owned()
+    });
+    asked.await.unwrap()
+}
+
+/// Path that the guest is to call, as its seed has it.
+fn called_path(root: &std::path::Path) -> String {
+    let folder = gpuaas_types::slice::slice_folder(claim_id());
+    let seed = root.join(folder.trim_start_matches('/')).join("vendor-data");
+    let seed = std::fs::read_to_string(seed).unwrap();
+    assert!(
+        seed.starts_with("#cloud-config\nphone_home:\n  url: http://10.100.0.1:18775/"),
+        "{seed}"
+    );
+    seed.split_once(":18775").unwrap().1.lines().next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_guest_is_ready_once_it_called_with_its_own_token_and_once_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = write_host(dir.path());
+    let root = dir.path().join("root");
+    let settings = root.join("etc/gpuaas/slice.env");
+    let text = std::fs::read_to_string(&settings).unwrap();
+    std::fs::write(&settings, text + "GPUAAS_SLICE_GUEST_CALL_PORT=18775\n").unwrap();
+    let carry_out = async |listener: &GuestCallListener, action| {
+        let mut task = task(action);
+        "/dev/nvme0n1".clone_into(&mut task.devices[0].drive.as_mut().unwrap().path);
+        run(&host, listener, &task).await
+    };
+    let listener = GuestCallListener::default();
+    for action in &LAUNCH[..4] {
+        assert!(carry_out(&listener, *action).await.succeeded, "{action}");
+    }
+    let path = called_path(&root);
+    let post = |path: &str| format!("POST {path} HTTP/1.1\r\nContent-Length: 3\r\n\r\na=b");
+    let (others, token) = path.rsplit_once('/').unwrap();
+    assert_eq!(token.len(), 64);
+    let other_claim = path.replace("000000000001/", "000000000002/");
+    for wrong in [&format!("{others}/{}", "0".repeat(64)), &format!("{others}/"), &other_claim] {
+        assert_eq!(answer_to(&root, &post(wrong)).await, "HTTP/1.1 404 Not Found");
+    }
+    let long = format!("POST {path} HTTP/1.1\r\nCookie: {}", "x".repeat(9000));
+    assert!(answer_to(&root, &long).await.contains(" 431 "));
+    // The agent is restarted before the guest calls, and before it is asked for the call.
+    drop(listener);
+    let listener = GuestCallListener::default();
+    resume_guest_calls(&host, &listener).await.unwrap();
+    assert_eq!(answer_to(&root, &post(&path)).await, "HTTP/1.1 204 No Content");
+    assert_eq!(answer_to(&root, &post(&path)).await, "HTTP/1.1 410 Gone");
+    let listener = GuestCallListener::default();
+    let ready = carry_out(&listener, SliceAction::AwaitGuest).await;
+    assert!(ready.succeeded && ready.message.starts_with("the guest called from 127.0.0.1"));
+    assert!(!ready.message.contains(token));
+    // A seed that is written anew has another token, and the call before does not count.
+    assert!(carry_out(&listener, SliceAction::Stop).await.succeeded);
+    assert!(carry_out(&listener, SliceAction::Prepare).await.succeeded);
+    assert_ne!(called_path(&root), path);
+    assert_eq!(answer_to(&root, &post(&path)).await, "HTTP/1.1 404 Not Found");
+    for action in &RELEASE {
+        assert!(carry_out(&listener, *action).await.succeeded, "{action}");
+    }
+    std::fs::write(&settings, "GPUAAS_SLICE_GUEST_CALL_PORT=many\n").unwrap();
+    assert_eq!(carry_out(&listener, SliceAction::Prepare).await.code, "guest_call_settings");
+}
+
+#[tokio::test]
+async fn a_domain_of_no_claim_is_reported_and_stopped_only_where_the_host_wants_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = write_host(dir.path());
+    let root = dir.path().join("root");
+    let listener = GuestCallListener::default();
+    let calls = || std::fs::read_to_string(dir.path().join("calls")).unwrap_or_default();
+    assert!(reconcile_at_start(&host, &listener).await.is_empty());
+    assert_eq!(calls(), "", "a host that never had slices is not asked");
+    std::fs::create_dir_all(root.join("var/lib/gpuaas/slices")).unwrap();
+    let (ours, theirs) = (format!("gpuaas-{}", claim_id()), "somebodys-own");
+    std::fs::write(dir.path().join("domains"), format!("{ours}\n{theirs}\n\n")).unwrap();
+    std::fs::write(dir.path().join("state"), "running").unwrap();
+    let unclaimed = |name: &str, how: &str| format!("slice_domain_unclaimed: domain {name} {how}");
+    let left = unclaimed(theirs, "is of no claim of this host");
+    let found = reconcile_at_start(&host, &listener).await;
+    assert_eq!(found, [unclaimed(&ours, "is of no claim of this host"), left.clone()]);
+    assert!(commands_run(dir.path()).is_empty(), "it is reported only");
+    std::fs::write(root.join("etc/gpuaas/slice.env"), "GPUAAS_SLICE_UNCLAIMED_DOMAINS=stop\n")
+        .unwrap();
+    assert_eq!(discrepancies(&host, &listener).await, found);
+    assert!(commands_run(dir.path()).is_empty(), "only a start of the agent stops it");
+    let found = reconcile_at_start(&host, &listener).await;
+    assert_eq!(found, [unclaimed(&ours, "was of no claim and is stopped"), left]);
+    let run = commands_run(dir.path()).join("\n");
+    assert!(run.contains(&format!("destroy {ours}")) && run.contains("undefine --nvram"), "{run}");
+    assert!(!run.contains(theirs), "{run}");
 }

@@ -7,7 +7,7 @@ use gpuaas_core::placement::{PlacementRefusal, SlotSet};
 use gpuaas_store::SlotClaim;
 use gpuaas_types::{ClaimId, NodeId, Timestamp};
 
-use super::fleet::Fleet;
+use crate::slice_fleet::Fleet;
 
 /// What clients of all replicas did.
 #[derive(Debug, Clone, Default)]

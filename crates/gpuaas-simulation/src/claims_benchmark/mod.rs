@@ -8,7 +8,6 @@
 //! dropped in the middle of its work, with its connections, and another one opened; what it had reserved
 //! expires. At the end everything is released or expired, and slots, devices and claims have to fit.
 
-mod fleet;
 mod ledger;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,15 +23,14 @@ use gpuaas_store::{
     ClaimOutcome, IdempotencyKey, MasterKey, NewSlotClaim, ScratchDatabase, SlotClaim,
     SlotClaimRelease, Store, StoreError, sha256,
 };
-use gpuaas_types::claim::NumaPreference;
 use gpuaas_types::codes::CommandCode;
-use gpuaas_types::{ClaimId, IdSource as _, RandomIds, Timestamp};
+use gpuaas_types::{IdSource as _, RandomIds, Timestamp};
 use maas_sim::SimRng;
 use serde::Serialize;
 
 use crate::arguments::BenchClaimsArgs;
+use crate::slice_fleet::{self, Fleet};
 
-use self::fleet::Fleet;
 use self::ledger::{Ledger, Tally};
 
 /// Sizes of claims, with how many of a hundred want them.
@@ -95,11 +93,7 @@ pub struct ClaimsReport {
 pub async fn run(args: BenchClaimsArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let json = args.json;
     let report = measure(args).await?;
-    terminal.data(&if json {
-        gpuaas_lab::bench::report::json(&report)?
-    } else {
-        report.table()
-    })?;
+    slice_fleet::print_report(terminal, &report, || report.table(), json)?;
     report.verdict()
 }
 
@@ -129,7 +123,7 @@ pub async fn measure(args: BenchClaimsArgs) -> Result<ClaimsReport, Failure> {
 async fn measure_on(args: &BenchClaimsArgs, url: String) -> Result<ClaimsReport, Failure> {
     let key = MasterKey::from_bytes([7; 32]);
     let store = Store::open(&url, key).await.map_err(store_failure)?;
-    let fleet = fleet::make(&store, RealClock.now(), args.nodes).await?;
+    let fleet = slice_fleet::make(&store, RealClock.now(), args.nodes, false).await?;
     let base = claim_base(&store, &fleet, args.seed).await.map_err(store_failure)?;
     let slots = fleet.slots;
     let ledger = Arc::new(Ledger::new(fleet));
@@ -202,26 +196,11 @@ fn size(rng: &mut SimRng) -> u32 {
 
 fn new_claim(now: Timestamp, gpus: u32, key: Option<String>) -> NewSlotClaim {
     let idempotency = key.map(|key| IdempotencyKey { request_hash: sha256(&key), key });
-    NewSlotClaim {
-        id: ClaimId(RandomIds.uuid(now)),
-        gpus,
-        numa: NumaPreference::Required,
-        site_id: None,
-        owner: "bench".to_owned(),
-        expires_at: now.plus_seconds(RESERVED_SECONDS),
-        actor: "bench".to_owned(),
-        reason: "a benchmark".to_owned(),
-        idempotency,
-    }
+    NewSlotClaim { idempotency, ..slice_fleet::new_claim(now, gpus, RESERVED_SECONDS) }
 }
 
 fn release(claim: &SlotClaim) -> SlotClaimRelease {
-    SlotClaimRelease {
-        id: claim.id,
-        fence: Some(claim.fence),
-        actor: "bench".to_owned(),
-        reason: "a benchmark".to_owned(),
-    }
+    slice_fleet::release(claim.id, Some(claim.fence))
 }
 
 /// What replicas did besides what their clients heard.

@@ -33,13 +33,13 @@ use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use super::counters::SentCounters;
-use super::group_state::{GroupState, RowsStatement};
+use super::group_state::{GroupState, PendingRows, RowsStatement};
 use super::in_flight::InFlightGuard;
 use super::origin::RequestOrigin;
 use super::postgres_pool::{PostgresSession, TransactionCommand};
 use super::sqlite::{Reader, SqliteConnection, SqliteRow};
 use super::statement::{Sql, in_dialect};
-use super::value::{Val, columns_of};
+use super::value::{Column as ValueColumn, Val, columns_of};
 use crate::error::StoreError;
 
 /// A connection to either database.
@@ -236,6 +236,80 @@ impl Conn {
         }
     }
 
+    /// Runs a statement that does with each row what it would do with it alone; answers what it
+    /// returns. PostgreSQL gets all rows at once. SQLite gets one after the other, with one text for any
+    /// number of them, so that the statement stays prepared.
+    pub(crate) async fn query_each(
+        &mut self,
+        statement: RowsStatement,
+        rows: Vec<Vec<Val>>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let Some(width) = rows.first().map(Vec::len) else { return Ok(Vec::new()) };
+        if self.is_postgres() {
+            return self.query_rows(statement, rows).await;
+        }
+        let sql = one_row(statement, width);
+        let mut answers = Vec::new();
+        for row in rows {
+            answers.extend(self.all(sql.clone(), row).await?);
+        }
+        Ok(answers)
+    }
+
+    /// From here on [`Self::write_rows`] only collects. Answers what has to be given back at the end.
+    pub(crate) fn begin_collecting(&mut self) -> Option<Box<GroupState>> {
+        self.group.replace(Box::default())
+    }
+
+    /// What was collected, statement by statement.
+    pub(crate) fn end_collecting(&mut self, before: Option<Box<GroupState>>) -> Vec<PendingRows> {
+        let collected = std::mem::replace(&mut self.group, before);
+        collected.map(|mut state| state.take_pending().1).unwrap_or_default()
+    }
+
+    /// Runs statements none of which writes to a row that another one reads or writes; answers what the
+    /// last one returns. PostgreSQL gets them as one, SQLite one after the other.
+    pub(crate) async fn write_together(
+        &mut self,
+        mut statements: Vec<PendingRows>,
+    ) -> Result<Vec<Row>, StoreError> {
+        statements.retain(|(_, rows)| !rows.is_empty());
+        if !self.is_postgres() || statements.len() < 2 {
+            let mut answers = Vec::new();
+            for (statement, rows) in statements {
+                answers = self.query_each(statement, rows).await?;
+            }
+            return Ok(answers);
+        }
+        let (mut sql, mut columns) = (String::with_capacity(4096), Vec::new());
+        let mut answer = "SELECT 1 WHERE FALSE".to_owned();
+        for (at, (RowsStatement { head, tail }, rows)) in statements.into_iter().enumerate() {
+            let first = columns.len() + 1;
+            columns.extend(columns_of(rows));
+            let list: Vec<String> = (first..=columns.len()).map(|n| format!("${n}")).collect();
+            let (before, list) = (if at == 0 { "WITH" } else { "," }, list.join(","));
+            write!(sql, "{before} w{at} AS ({head} SELECT * FROM UNNEST({list}) {tail})")
+                .unwrap_or_default();
+            if tail.contains("RETURNING") {
+                answer = format!("SELECT * FROM w{at}");
+            }
+        }
+        write!(sql, " {answer}").unwrap_or_default();
+        self.query_as_columns(Cow::Owned(sql), columns).await
+    }
+
+    async fn query_as_columns(
+        &mut self,
+        sql: Sql,
+        columns: Vec<ValueColumn>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let sql = in_dialect(sql, true);
+        self.note(&sql);
+        let Driver::Postgres(session) = &mut self.driver else { return Ok(Vec::new()) };
+        let rows = session.query_columns(sql, columns).await?;
+        Ok(rows.into_iter().map(Row::Postgres).collect())
+    }
+
     /// Runs a statement for any number of rows, now; answers what it returns.
     ///
     /// PostgreSQL gets an array for each column, so there is one text, and one plan, for any number
@@ -249,11 +323,7 @@ impl Conn {
             let width = rows.first().map_or(0, Vec::len);
             let columns: Vec<String> = (1..=width).map(|n| format!("${n}")).collect();
             let sql = format!("{head} SELECT * FROM UNNEST({}) {tail}", columns.join(", "));
-            let sql = in_dialect(Cow::Owned(sql), true);
-            self.note(&sql);
-            let Driver::Postgres(session) = &mut self.driver else { return Ok(Vec::new()) };
-            let rows = session.query_columns(sql, columns_of(rows)).await?;
-            return Ok(rows.into_iter().map(Row::Postgres).collect());
+            return self.query_as_columns(Cow::Owned(sql), columns_of(rows)).await;
         }
         let mut answers = Vec::new();
         let mut rows = rows.into_iter().peekable();
@@ -276,6 +346,12 @@ impl Conn {
         }
         Ok(answers)
     }
+}
+
+/// `INSERT ... VALUES ($1, ...)` and its like, for one row.
+fn one_row(RowsStatement { head, tail }: RowsStatement, width: usize) -> Sql {
+    let columns: Vec<String> = (1..=width).map(|n| format!("${n}")).collect();
+    in_dialect(Cow::Owned(format!("{head} VALUES ({}) {tail}", columns.join(","))), false)
 }
 
 /// A row of either database.

@@ -26,6 +26,13 @@ impl SentCounters {
         self.largest_group.fetch_max(requests, Ordering::Relaxed);
     }
 
+    /// Notes that a request whose commit is noted was several.
+    pub(crate) fn note_gathered(&self, requests: usize) {
+        let requests = u64::try_from(requests).unwrap_or(u64::MAX);
+        self.requests.fetch_add(requests.saturating_sub(1), Ordering::Relaxed);
+        self.largest_group.fetch_max(requests, Ordering::Relaxed);
+    }
+
     /// Notes a statement that is about to be sent; `begins`: it begins a transaction, or is one.
     pub(crate) fn note_statement(&self, text: &str, begins: bool) {
         self.statements.fetch_add(1, Ordering::Relaxed);

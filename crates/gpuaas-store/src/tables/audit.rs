@@ -124,8 +124,23 @@ pub(crate) async fn insert_response<T: Serialize>(
         .execute(
             "INSERT INTO idempotency_record (key, request_hash, response, created_at) \
              VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-            vec![(&key.key).into(), (&key.request_hash).into(), Val::json(response)?, now.into()],
+            response_row(now, key, response)?,
         )
         .await?;
     Ok(made == 1)
+}
+
+/// Keeps the answers to requests; returns the keys of those that no earlier request has.
+pub(crate) const PUT_RESPONSES: RowsStatement = RowsStatement {
+    head: "INSERT INTO idempotency_record (key, request_hash, response, created_at)",
+    tail: "ON CONFLICT DO NOTHING RETURNING key",
+};
+
+/// A row of [`PUT_RESPONSES`].
+pub(crate) fn response_row<T: Serialize>(
+    now: Timestamp,
+    key: &IdempotencyKey,
+    response: &T,
+) -> Result<Vec<Val>, StoreError> {
+    Ok(vec![(&key.key).into(), (&key.request_hash).into(), Val::json(response)?, now.into()])
 }

@@ -100,7 +100,7 @@ pub(crate) async fn read_ends(
     let mut cols = row.cols();
     let mut end = || -> Result<AuditChainEnd, StoreError> {
         let seq = cols.next()?;
-        let digest = gpuaas_core::audit_chain::hex(&cols.next::<Vec<u8>>()?);
+        let digest = hex::encode(cols.next::<Vec<u8>>()?);
         Ok(AuditChainEnd { seq, digest })
     };
     Ok((end()?, end()?))

@@ -4,10 +4,11 @@ use gpuaas_core::placement::SlotSet;
 use gpuaas_types::claim::{ClaimDeviceKind, ClaimState, ClaimedSlot, NumaPreference};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::slot::SlotState;
-use gpuaas_types::{ClaimId, NodeId, Timestamp};
+use gpuaas_types::{ClaimId, NodeId, SiteId, Timestamp};
 
 use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
+use crate::tables::audit::IdempotencyKey;
 
 /// A claim as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +52,29 @@ pub struct SlotClaimRelease {
     pub actor: String,
     /// Reason that the actor names.
     pub reason: String,
+}
+
+/// A claim to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSlotClaim {
+    /// Identifier of the claim.
+    pub id: ClaimId,
+    /// GPUs, all of one node.
+    pub gpus: u32,
+    /// How near to each other they have to be.
+    pub numa: NumaPreference,
+    /// Site of the node; none: any.
+    pub site_id: Option<SiteId>,
+    /// Who has the slots from then on.
+    pub owner: String,
+    /// Moment at which the claim expires, unless something launched it.
+    pub expires_at: Timestamp,
+    /// Actor who asks.
+    pub actor: String,
+    /// Reason that the actor names.
+    pub reason: String,
+    /// The request may be repeated under this key.
+    pub idempotency: Option<IdempotencyKey>,
 }
 
 /// Devices of a slot that no other claim may have.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use gpuaas_core::slots::{SlotPolicy, slot_map};
 use gpuaas_store::{
     ClaimOutcome, IdempotencyKey, NewAuditEntry, NewOperatorTask, NewRunOfNode, NewSliceTopology,
@@ -284,6 +285,74 @@ fn a_claim_is_made_once_for_a_key_and_follows_its_fence() {
         assert_eq!(code(launched), "claim_in_use");
         let counted = store.slot_accounts().await.unwrap();
         assert_eq!(counted, SlotAccounts { live_claims: 2, claimed_slots: 2, ..REST });
+    });
+}
+
+/// What comes at the same time is made together, and each request has its own end.
+#[test]
+fn requests_that_come_together_stay_strangers() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        for hostname in ["j22u11", "j22u15", "j27u15"] {
+            slice_node(&fixture, hostname).await;
+        }
+        let keyed = |key: &str, body: &str| {
+            let idempotency = Some(IdempotencyKey {
+                key: format!("claim\nada\n{key}"),
+                request_hash: sha256(body),
+            });
+            NewSlotClaim { idempotency, ..asked(1) }
+        };
+        let before = store.counters();
+        let first = claimed(store.claim_slots(at(1.0), keyed("k0", "zero")).await.unwrap());
+        // One has a key of another request, two have one key, one is the first once more.
+        let requests = [
+            keyed("k0", "other"),
+            keyed("k1", "one"),
+            keyed("k1", "one"),
+            keyed("k0", "zero"),
+            asked(1),
+            asked(2),
+            asked(4),
+        ];
+        let made = join_all(requests.map(|new| store.claim_slots(at(1.1), new))).await;
+        let mut made = made.into_iter();
+        assert_eq!(code(made.next().unwrap()), "idempotency_key_reused");
+        let claims: Vec<SlotClaim> = made.map(|outcome| claimed(outcome.unwrap())).collect();
+        assert_eq!((claims[0].id, claims[2].id), (claims[1].id, first.id));
+        let counted = store.slot_accounts().await.unwrap();
+        assert_eq!(counted, SlotAccounts { live_claims: 5, claimed_slots: 9, ..REST });
+        // Both have the slots back once, one has another holder's token, one is unknown.
+        let fenced = SlotClaimRelease { fence: Some(claims[4].fence + 1), ..release(&claims[4]) };
+        let unknown = SlotClaimRelease { id: ClaimId(id()), ..release(&first) };
+        let releases = [
+            release(&first),
+            release(&first),
+            fenced,
+            unknown,
+            release(&claims[0]),
+            release(&claims[3]),
+            release(&claims[5]),
+        ];
+        let ended = releases.map(|release| store.release_slot_claim(at(2.0), release));
+        let ended = join_all(ended).await;
+        let again = join_all([8, 8].map(|gpus| store.claim_slots(at(3.0), asked(gpus)))).await;
+        let codes: Vec<_> =
+            ended.iter().map(|one| one.as_ref().map_err(StoreError::code)).collect();
+        assert_eq!(codes[2].unwrap_err(), "claim_fenced");
+        assert_eq!(codes[3].unwrap_err(), "not_found");
+        assert_eq!(codes.iter().filter(|one| one.is_ok()).count(), 5, "{codes:?}");
+        let wholes = again.into_iter().map(|outcome| claimed(outcome.unwrap()));
+        let wholes: BTreeSet<NodeId> = wholes.map(|claim| claim.node_id).collect();
+        assert_eq!(wholes.len(), 2);
+        let counted = store.slot_accounts().await.unwrap();
+        assert_eq!(counted, SlotAccounts { live_claims: 3, claimed_slots: 18, ..REST });
+        let audit = store.audit_entries(0, 1000).await.unwrap();
+        let count = |action: &str| audit.iter().filter(|row| row.entry.action == action).count();
+        assert_eq!((count("slice.claim"), count("slice.release")), (7, 4));
+        let after = store.counters();
+        assert!(after.largest_group > before.largest_group.max(2), "{after:?}");
     });
 }
 

@@ -70,7 +70,7 @@ where
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests are configured by the environment")]
-fn postgres_server() -> Option<String> {
+pub(crate) fn postgres_server() -> Option<String> {
     std::env::var("GPUAAS_TEST_POSTGRES").ok().filter(|url| !url.is_empty())
 }
 

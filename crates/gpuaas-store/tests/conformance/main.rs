@@ -22,6 +22,7 @@ mod connectivity;
 mod control;
 mod creation;
 mod drift;
+mod events;
 mod fixture;
 mod fleet;
 mod host_values;

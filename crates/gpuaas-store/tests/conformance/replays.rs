@@ -12,7 +12,7 @@ fn key(caller: &str) -> ReplayKey {
 
 fn response(body: &str) -> KeptResponse {
     let content_type = Some("application/json".to_owned());
-    KeptResponse { status: 201, content_type, body: body.to_owned() }
+    KeptResponse { status: 201, content_type, etag: None, body: body.to_owned() }
 }
 
 #[test]

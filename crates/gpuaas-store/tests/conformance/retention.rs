@@ -12,6 +12,7 @@ use gpuaas_types::{NodeId, RunId, RunStatus, TaskId, Timestamp, TokenId};
 use serde_json::Value;
 
 use crate::fixture::{Fixture, NOON, at, event, heartbeat, id, on_each_database};
+use crate::{claims, slice_runs};
 
 /// Exports and deletes everything of `table` that is older than `before`; answers the export.
 async fn prune(store: &Store, table: RetainedTable, before: Timestamp) -> Vec<Value> {
@@ -218,5 +219,32 @@ fn old_audit_entries_go_a_page_at_a_time() {
         let left = store.audit_entries(0, 1000).await.unwrap();
         let left = left.iter().filter(|entry| entry.entry.action == "test").count();
         assert_eq!(left, 106, "a hundred that are newer, and six of the open run");
+    });
+}
+
+#[test]
+fn a_claim_goes_with_its_launch_and_its_proofs_once_it_has_ended() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        claims::slice_node(&fixture, "j22u11").await;
+        let mut claim = Vec::new();
+        for _ in 0..3 {
+            let made = store.claim_slots(at(1.0), claims::asked(1)).await.unwrap();
+            claim.push(claims::claimed(made));
+        }
+        store.release_slot_claim(at(2.0), claims::release(&claim[0])).await.unwrap();
+        let (id, fence) = (claim[1].id, claim[1].fence);
+        store.launch_slot_claim(at(2.0), slice_runs::launch(id, fence)).await.unwrap();
+        slice_runs::prove_and_end(store, id).await;
+        assert_eq!(prune(store, RetainedTable::Claims, at(2.0)).await, Vec::<Value>::new());
+        let rows = prune(store, RetainedTable::Claims, at(500.0)).await;
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        assert_eq!((&rows[0]["owner"], &rows[0]["run"]), (&"tenant-a".into(), &Value::Null));
+        assert_eq!(rows[1]["run"]["status"], "succeeded");
+        assert_eq!(rows[1]["proofs"].as_array().map(Vec::len), Some(1), "{}", rows[1]);
+        assert_eq!(store.slice_run(id).await.unwrap(), None);
+        let live = store.slot_claim(claim[2].id).await.unwrap();
+        assert_eq!(live, claim[2]);
     });
 }

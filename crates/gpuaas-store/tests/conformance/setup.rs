@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpuaas_store::{
     AuditEntry, AuditFilter, ExposeSecret as _, IdempotencyKey, MasterKey, NewAuditEntry, Page,
-    SecretOwner, SecretString, Store, StoreError,
+    ReplayKey, SecretOwner, SecretString, Store, StoreError,
 };
 use gpuaas_types::api::{BundlePin, OnboardAccepted, SiteStatus};
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -269,12 +269,21 @@ fn a_key_stands_for_one_request() {
         onboarding.idempotency = Some(key.clone());
         let made = fixture.store.onboard(NOON, onboarding).await.unwrap();
         let kept = fixture.store.replayed_response::<OnboardAccepted>(&key).await.unwrap();
-        assert_eq!(kept, Some(made.accepted));
-        let other = IdempotencyKey { request_hash: [2; 32], ..key };
+        assert_eq!(kept, Some(made.accepted.clone()));
+        let other = IdempotencyKey { request_hash: [2; 32], ..key.clone() };
         assert_eq!(
             code(fixture.store.replayed_response::<OnboardAccepted>(&other).await),
             "idempotency_key_reused"
         );
+        // It is forgotten when answers of its age are.
+        let fresh = ReplayKey { caller: "ann".to_owned(), key: "k2".to_owned() };
+        for (days, kept) in [(6.9, Some(made.accepted)), (7.1, None)] {
+            let moment = at(days * 86_400.0);
+            fixture.store.begin_replayable(moment, &fresh, [3; 32], 90.0).await.unwrap();
+            fixture.store.end_replayable(&fresh, [3; 32], None).await.unwrap();
+            let key = IdempotencyKey { key: "onboard:1".to_owned(), request_hash: [1; 32] };
+            assert_eq!(fixture.store.replayed_response(&key).await.unwrap(), kept, "{days} days");
+        }
     });
 }
 

@@ -40,6 +40,32 @@ pub(crate) fn launch(id: ClaimId, fence: i64) -> NewSliceLaunch {
     }
 }
 
+/// Takes back a claim whose launch began, with one proof.
+pub(crate) async fn prove_and_end(store: &Store, id: ClaimId) {
+    let claim = store.slot_claim(id).await.unwrap();
+    store.begin_slice_release(at(3.0), release(&claim)).await.unwrap();
+    let stored = read(store, id).await;
+    let proof = SliceProof {
+        slot: 0,
+        subject: ProofSubject::GpuReset,
+        device: "0000:10:00.0".to_owned(),
+        method: "sysfs reset (flr)".to_owned(),
+        result: ProofResult::Proven,
+        reader: "sysfs".to_owned(),
+        detail: String::new(),
+    };
+    let write = SliceRunWrite {
+        claim_id: id,
+        revision: stored.revision,
+        run: apply(&stored.run, &SliceDecision::Finish, at(4.0), TaskId(fixture_id()), 1.0),
+        due_at: at(4.0),
+        task: None,
+        proofs: vec![proof],
+        history: Vec::new(),
+    };
+    assert!(store.advance_slice_run(at(4.0), write).await.unwrap());
+}
+
 async fn read(store: &Store, id: ClaimId) -> StoredSliceRun {
     store.slice_run(id).await.unwrap().unwrap()
 }
@@ -126,9 +152,11 @@ fn a_launch_is_moved_once_and_woken_by_its_task() {
         let slice = Some(Box::new(report));
         let result = TaskResult { succeeded: true, slice, ..TaskResult::default() };
         let task_id = slices[0].id;
+        let signal = store.slice_signal();
         assert!(
             store.finish_task(at(5.0), node_id, task_id, result.clone(), vec![]).await.unwrap()
         );
+        assert!(signal.has_changed().unwrap(), "the engine need not wait for its next look");
         assert_eq!(store.due_slice_runs(at(5.0), 10).await.unwrap(), [id]);
         let waits = SliceDecision::Await { until: at(100.0) };
         assert!(!write_to(store, 5.0, before, waits).await);

@@ -169,12 +169,16 @@ pub enum HostCheck {
         /// The subnet.
         subnet: String,
     },
-    /// nftables drops what a link sends to this host, but for DHCP and DNS.
+    /// nftables drops what a link sends to this host, but for DHCP and DNS, and one port where there is
+    /// to be one, which has to be open.
     DropsInput {
         /// The link, such as the bridge of guests.
         interface: String,
         /// The host's address on it, with the prefix.
         gateway: String,
+        /// Port of TCP that is open at the gateway's address alone; none: there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        open_tcp_port: Option<u16>,
     },
     /// nftables drops what a link sends to networks through this host, that of the default route's link
     /// among them.
@@ -308,7 +312,12 @@ impl HostCheck {
                 "single hosts alone".to_owned()
             }
             Self::NginxAllows { networks, .. } => format!("{networks} alone"),
-            Self::DropsInput { .. } => "that all but DHCP and DNS is dropped".to_owned(),
+            Self::DropsInput { open_tcp_port: None, .. } => {
+                "that all but DHCP and DNS is dropped".to_owned()
+            }
+            Self::DropsInput { open_tcp_port: Some(port), gateway, .. } => {
+                format!("that all but DHCP, DNS and TCP port {port} of {gateway} is dropped")
+            }
             Self::DropsForward { networks, .. } => format!("that {networks} cannot be reached"),
             Self::OvsPortsIsolated { .. } => "that no port reaches another".to_owned(),
         }

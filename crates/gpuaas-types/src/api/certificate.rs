@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, RunId};
+use crate::text;
 use crate::time::Timestamp;
 
 /// Body of `POST /api/v1/nodes/NODE/revoke-certificate`.
@@ -11,7 +12,7 @@ use crate::time::Timestamp;
 #[serde(deny_unknown_fields)]
 pub struct RevokeCertificate {
     /// Why; kept in the history.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Who says so; kept in the history.
     pub actor: String,

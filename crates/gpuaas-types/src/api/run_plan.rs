@@ -1,21 +1,25 @@
 //! What a run on a node that exists would do, and the request that begins it.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::maas_view::MaasView;
 use crate::ids::{NodeId, RunId};
 use crate::lifecycle::{NodeState, RunKind};
 use crate::steps::{EffectKind, Step};
+use crate::text;
 
 /// Body of `POST /api/v1/nodes/NODE/runs`: what is to be done with a node that exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
     /// What the run is for; anything but `onboard`.
+    #[schemars(with = "KindOfExistingNode")]
     pub kind: RunKind,
     /// Why; kept in the history.
-    #[schemars(regex(pattern = r"\S"))]
+    #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Who says so; kept in the history.
     pub actor: String,
@@ -26,6 +30,25 @@ pub struct RunRequest {
     /// node's own, at its newest revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+}
+
+/// The kinds of runs that a node which exists may have, for the schema.
+enum KindOfExistingNode {}
+
+impl JsonSchema for KindOfExistingNode {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "KindOfExistingNode".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let kinds = RunKind::ALL.iter().filter(|kind| **kind != RunKind::Onboard);
+        let kinds: Vec<&str> = kinds.map(|kind| kind.as_str()).collect();
+        json_schema!({ "type": "string", "enum": kinds })
+    }
 }
 
 /// One step of a plan.

@@ -132,6 +132,9 @@ DatabaseUnwritable "database_unwritable" "The embedded store cannot be locked" {
 ExecutableUnknown "executable_unknown" "This program cannot find itself" {
     doc: "The system does not say where the running executable is",
 }
+EventsLost "events_lost" "Not every event came once" {
+    doc: "`gpuaas bench failover` compared the stream of events with the timelines",
+}
 FaultsFound "faults_found" "Something is wrong with this control plane" {
     doc: "`gpuaas doctor` found faults; its table names each with what to do",
 }
@@ -162,6 +165,18 @@ HostsUnguarded "hosts_unguarded" "bash cannot be started" {
 HttpUnavailable "http_unavailable" "No HTTP client can be made" {
     doc: "The TLS library or the system's resolver refuses its configuration",
 }
+ImageBuildFailed "image_build_failed" "A step of the build failed" {
+    doc: "A program that makes an image ended with an error or did not end in time",
+}
+ImageBuildImpossibleHere "image_build_impossible_here" "This host cannot build images" {
+    doc: "A program that builds need is not installed, or who builds is not root",
+}
+ImageBuildRunning "image_build_running" "Another build runs" {
+    doc: "Another process builds with the same folder of layers",
+}
+ImageBuildUnsupported "image_build_unsupported" "This version does not build such an image" {
+    doc: "The recipe begins with a cloud image, takes packages from further archives, or is to be built on another host or as a whole disk; its plan is shown by `gpuaas image pipeline --dry-run`",
+}
 ImageEntryUnfit "image_entry_unfit" "The tree has a name that no archive holds" {
     doc: "A name or an attribute of the tree cannot be said in a tar archive",
 }
@@ -171,11 +186,14 @@ ImageFaulty "image_faulty" "The image has faults" {
 ImageOverrideInvalid "image_override_invalid" "An override cannot be used" {
     doc: "A value does not fit its override, or a name that begins with `GPUAAS_MAAS_HOST_IMAGE_` is none of the table in docs/reference/image-overrides.md",
 }
-ImagePlanOnly "image_plan_only" "This version plans an image and does not build it" {
-    doc: "`gpuaas image pipeline` was told to build or upload; it shows the plan (`--dry-run`) and no more",
+ImagePackageMissing "image_package_missing" "A required package is not to be had" {
+    doc: "The archive of packages has none of that name",
 }
 ImageRecipeInvalid "image_recipe_invalid" "The recipe cannot be used" {
     doc: "A recipe has a field that recipes do not have, a value that does not fit, or leaves nothing to do",
+}
+ImageSourceUnreachable "image_source_unreachable" "The archive of packages does not answer" {
+    doc: "Its signed index cannot be fetched, or is none",
 }
 ImageTreeChanged "image_tree_changed" "The tree changed while it was packed" {
     doc: "A file became longer or shorter; something runs in the tree",
@@ -191,6 +209,39 @@ ImageUnreadable "image_unreadable" "The image cannot be read" {
 }
 ImageUnwritable "image_unwritable" "The image cannot be written" {
     doc: "The folder is not there or not this user's, or the disk is full",
+}
+ImageUploadBaseMissing "image_upload_base_missing" "The region lacks an image that this one needs" {
+    doc: "Custom images are deployed with the system that machines are commissioned with, and count as a system that the region has synced; one of them is not there",
+}
+ImageUploadClock "image_upload_clock" "The clocks of this host and the region differ" {
+    doc: "A region refuses calls that were signed more than 300 seconds before they arrive",
+}
+ImageUploadDamaged "image_upload_damaged" "The image did not arrive as it was sent" {
+    doc: "The region has other bytes than the file's: somebody else's, a piece twice, or another digest; it is not complete, so no machine gets it",
+}
+ImageUploadFileChanged "image_upload_file_changed" "The file is another than the one that was begun" {
+    doc: "An upload of this file was begun, and its content has changed since",
+}
+ImageUploadNameTaken "image_upload_name_taken" "The region has an image of this name" {
+    doc: "A name that is announced again loses its files at once, also while machines deploy it, so it never is",
+}
+ImageUploadNoAnswer "image_upload_no_answer" "The region does not answer" {
+    doc: "The region was away for longer than an upload waits; what it has of the image stays there",
+}
+ImageUploadNotCopied "image_upload_not_copied" "Not all region controllers have the image" {
+    doc: "One region controller has the whole image and others have not copied it within an hour; until then it is not complete",
+}
+ImageUploadNotPermitted "image_upload_not_permitted" "The key is no administrator's" {
+    doc: "Only an administrator of the region uploads images",
+}
+ImageUploadRefused "image_upload_refused" "MAAS refuses the upload" {
+    doc: "The region refused a call, or cannot be called as the command line says",
+}
+ImageUploadRunning "image_upload_running" "The file is being uploaded" {
+    doc: "Another process uploads this file to this site; two would mix their pieces",
+}
+ImageUploadStateUnusable "image_upload_state_unusable" "The upload's state cannot be used" {
+    doc: "What was sent of a file is kept beside it, and that cannot be read or written, or is of another region",
 }
 InvariantBroken "invariant_broken" "What must always hold did not" {
     doc: "`gpuaas bench chaos` found a machine lost, doubled or stuck",
@@ -231,6 +282,9 @@ NetworkInvalid "network_invalid" "A network cannot be used" {
 NoFreePort "no_free_port" "No port can be listened on" {
     doc: "The system gave no free port of the loopback address",
 }
+NatsUrlInvalid "nats_url_invalid" "The URL of NATS cannot be used" {
+    doc: "`--nats` of `gpuaas serve` takes a nats or tls URL",
+}
 NodeListenerUnusable "node_listener_unusable" "The listener for nodes cannot be opened" {
     doc: "Its certificate or its socket cannot be used",
 }
@@ -251,6 +305,9 @@ OperatorListenerUnusable "operator_listener_unusable" "The listener for operator
 }
 PresetNotFound "preset_not_found" "There is no such preset" {
     doc: "`gpuaas profile presets` lists those that this program has",
+}
+ProviderUnreachable "provider_unreachable" "The identity provider cannot be asked" {
+    doc: "It does not answer, or not as a provider of OpenID Connect with a device flow does",
 }
 RealHostNeedsRoot "real_host_needs_root" "This machine can have no real hosts" {
     doc: "A host with its own systemd needs namespaces and mounts",
@@ -333,6 +390,15 @@ ServerUntrusted "server_untrusted" "The certificate of the control plane is not 
 ServerUrlInvalid "server_url_invalid" "The URL of the control plane cannot be used" {
     doc: "`--server` takes an http or https URL",
 }
+SignInEnded "sign_in_ended" "The sign-in is over" {
+    doc: "The identity provider gives no further token for it: it was withdrawn, or is too old",
+}
+SignInFailed "sign_in_failed" "Nobody signed in" {
+    doc: "The identity provider refused what `gpuaas login` asked for, nobody entered the code in time, or who did said no",
+}
+SignInNotOffered "sign_in_not_offered" "The control plane offers no sign-in" {
+    doc: "It was started without `--oidc-client-id`, so `gpuaas login` has nobody to ask",
+}
 SignalsUnavailable "signals_unavailable" "Signals cannot be received" {
     doc: "The system does not let this process handle SIGINT and SIGTERM",
 }
@@ -395,6 +461,9 @@ ClaimsNotExact "claims_not_exact" "Claims of slots were not as they have to be" 
 }
 ReplicasWithoutServer "replicas_without_server" "Several replicas need a PostgreSQL server" {
     doc: "`gpuaas bench claims` with `--replicas` or `--kill-every`, and no `--database`: a file has one process",
+}
+SlicesNotClean "slices_not_clean" "Slices did not come back as they have to" {
+    doc: "`gpuaas bench slices`: a slot was free with a tenant's data, a drive that lied was believed, or a domain was left",
 }
 TopologyNotExact "topology_not_exact" "A slot map was not as it has to be" {
     doc: "`gpuaas bench topology`: a fault had another code or none, a healthy host was blamed, or a device was in two slots",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use gpuaas_client::arguments::{ApiArgs, ConnectionArgs};
-use gpuaas_core::audit_chain::{hex, parse_digest};
+use gpuaas_core::audit_chain::parse_digest;
 use gpuaas_types::Timestamp;
 use gpuaas_types::audit::AuditChainEnd;
 
@@ -149,8 +149,8 @@ fn target(text: &str) -> Result<AuditTarget, String> {
 
 fn chain_end(text: &str) -> Result<AuditChainEnd, String> {
     let end = text.split_once(':').and_then(|(seq, digest)| {
-        let digest = parse_digest(digest).map(|digest| hex(&digest))?;
-        Some(AuditChainEnd { seq: seq.parse().ok()?, digest })
+        parse_digest(digest)?;
+        Some(AuditChainEnd { seq: seq.parse().ok()?, digest: digest.to_ascii_lowercase() })
     });
     end.ok_or_else(|| "write it as `gpuaas audit verify` shows the last row: SEQ:DIGEST".to_owned())
 }

@@ -22,6 +22,10 @@ pub struct BackupArgs {
     /// made where it is missing, and belongs elsewhere than the backup [default: leave both out].
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    /// Backups to keep of those in the folder that the new one is in, itself among them; older ones
+    /// are deleted once it is whole [default: all of them].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: Option<u32>,
 }
 
 /// `gpuaas restore`.

@@ -2,12 +2,12 @@
 
 use clap::Subcommand;
 use gpuaas_lab::arguments::{
-    BenchAgentArgs, BenchAttackArgs, BenchClientsArgs, BenchGateArgs, BenchHandoverArgs,
-    BenchOnboardArgs, BenchTopologyArgs,
+    BenchAgentArgs, BenchApiArgs, BenchAttackArgs, BenchClientsArgs, BenchFailoverArgs,
+    BenchGateArgs, BenchHandoverArgs, BenchIdleArgs, BenchOnboardArgs, BenchTopologyArgs,
 };
 use gpuaas_simulation::arguments::{
     BenchChaosArgs, BenchClaimsArgs, BenchMendArgs, BenchOutageArgs, BenchPeopleArgs,
-    BenchPlacementArgs, BenchRegionArgs,
+    BenchPlacementArgs, BenchRegionArgs, BenchSlicesArgs, BenchUploadArgs,
 };
 
 use super::image::{BenchLintArgs, BenchPackArgs};
@@ -17,6 +17,10 @@ use super::image::{BenchLintArgs, BenchPackArgs};
 pub enum BenchCommand {
     /// Onboard machines and measure: throughput, MAAS calls, added time, memory.
     Onboard(BenchOnboardArgs),
+    /// Ask the admin API of a control plane with many nodes, and see how fast it answers.
+    Api(BenchApiArgs),
+    /// Leave a fleet whose agents send heartbeats over TLS alone, and see what it costs the control plane.
+    Idle(BenchIdleArgs),
     /// Onboard machines through a MAAS that refuses calls and loses answers.
     Clients(BenchClientsArgs),
     /// Onboard a whole fleet on a virtual clock: what a region costs the control plane.
@@ -41,14 +45,21 @@ pub enum BenchCommand {
     Placement(BenchPlacementArgs),
     /// Claim and release slots as fast as it goes, and see whether any was claimed twice.
     Claims(BenchClaimsArgs),
+    /// Launch and release slices on emulated hosts, some of which lie, and look what is left of tenants.
+    Slices(BenchSlicesArgs),
     /// Start the node agent, and measure what it costs a host that has nothing to do.
     Agent(BenchAgentArgs),
     /// Pack a tree as an image, and have GNU tar and pigz do the same.
     Pack(BenchPackArgs),
     /// Plant faults in good images, one at a time, and see whether each is told by its own code.
     Lint(BenchLintArgs),
+    /// Upload an image over a link that breaks, and see what arrives, on a virtual clock.
+    Upload(BenchUploadArgs),
     /// Attack a control plane from one address of loopback, and see whether others are answered.
     Attack(BenchAttackArgs),
+    /// Kill control planes and take their database and NATS away while machines are onboarded, and see
+    /// whether anything is lost or done twice.
+    Failover(BenchFailoverArgs),
     /// The attacker of `bench attack`, which says on standard input what to do.
     #[command(hide = true)]
     AttackLoad,

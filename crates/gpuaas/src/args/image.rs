@@ -4,17 +4,153 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::image_overrides::OverrideArgs;
+use gpuaas_client::arguments::ConnectionArgs;
 
-/// `gpuaas image`. None of these asks a control plane.
+use super::image_overrides::OverrideArgs;
+use super::shared::ActorArgs;
+
+/// Where layers of images are kept.
+const IMAGE_CACHE: &str = "/var/cache/gpuaas/images";
+
+/// `gpuaas image`.
 #[derive(Debug, Subcommand)]
 pub enum ImageCommand {
     /// Pack a root file system for MAAS; the same tree gives the same bytes everywhere.
     Pack(ImagePackArgs),
     /// Say what MAAS, curtin or the first boot would fail on, of a finished archive.
     Lint(ImageLintArgs),
-    /// Show what becomes of a recipe: sources, packages, names and calls (with --dry-run).
+    /// Build an archive from a recipe; what did not change is not made again.
+    Build(Box<ImageBuildArgs>),
+    /// Build a recipe and give it to MAAS, do one of both, or show the plan (with --dry-run).
     Pipeline(Box<ImagePipelineArgs>),
+    /// Say what a finished archive holds: packages, kernel, bundles, what it was built from.
+    Show(ImageShowArgs),
+    /// Say what differs between two archives: packages, kernel, arguments, files, size.
+    Diff(ImageDiffArgs),
+    /// Write an SPDX document and a signed statement of provenance beside an archive.
+    Sign(ImageSignArgs),
+    /// Give a finished archive to a site's MAAS; the same command goes on after a cut or a crash.
+    Upload(Box<ImageUploadArgs>),
+}
+
+/// Where a region is, and who gives it an image.
+#[derive(Debug, Clone, Args)]
+pub struct RegionArgs {
+    /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
+    #[arg(
+        long = "api-key-file",
+        value_name = "FILE",
+        env = "GPUAAS_MAAS_API_KEY_FILE",
+        hide_env_values = true,
+        default_value = "maas.key"
+    )]
+    pub maas_key_file: PathBuf,
+    /// MAAS base URL [default: that of the site, from the control plane].
+    #[arg(long, value_name = "MAAS_URL")]
+    pub maas_url: Option<String>,
+    /// Certificate authority of an https region, PEM [default: that of the site].
+    #[arg(long, value_name = "FILE")]
+    pub maas_ca_file: Option<PathBuf>,
+    /// Delete what was begun of this file and is not complete, and begin anew.
+    #[arg(long)]
+    pub start_over: bool,
+    /// Who says so.
+    #[command(flatten)]
+    pub who: ActorArgs,
+    /// The control plane that knows the site.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// `gpuaas image build`.
+#[derive(Debug, Clone, Args)]
+pub struct ImageBuildArgs {
+    /// Recipe: the name of one that comes with gpuaas, or a file.
+    #[arg(value_name = "RECIPE")]
+    pub recipe: String,
+    /// Archive to write [default: the recipe's name in the folder of --upload-staging-dir].
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+    /// Folder of layers that are kept between builds.
+    #[arg(long, value_name = "DIR", default_value = IMAGE_CACHE)]
+    pub cache: PathBuf,
+    /// What is made, instead of what the recipe says.
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas image show`.
+#[derive(Debug, Clone, Args)]
+pub struct ImageShowArgs {
+    /// The archive.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas image diff`.
+#[derive(Debug, Clone, Args)]
+pub struct ImageDiffArgs {
+    /// The older archive.
+    #[arg(value_name = "A")]
+    pub first: PathBuf,
+    /// The newer archive.
+    #[arg(value_name = "B")]
+    pub second: PathBuf,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas image sign`.
+#[derive(Debug, Clone, Args)]
+pub struct ImageSignArgs {
+    /// The archive; FILE.spdx.json and FILE.intoto.json are written beside it.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Private key (see `bundle key`).
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas image upload`.
+#[derive(Debug, Clone, Args)]
+pub struct ImageUploadArgs {
+    /// The archive. What was sent of it is kept beside it, as FILE.SITE.upload.json.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Site whose MAAS gets it.
+    #[arg(long, value_name = "NAME")]
+    pub site: String,
+    /// Name in MAAS, to which the day and the digest are added [default: that of the file].
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Title that MAAS shows.
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// MAAS' architecture.
+    #[arg(long, value_name = "ARCH", default_value = "amd64/generic")]
+    pub architecture: String,
+    /// MAAS' file type.
+    #[arg(long, value_name = "TYPE", default_value = "tgz")]
+    pub file_type: String,
+    /// Image of MAAS that it counts as.
+    #[arg(long = "maas-base-image", value_name = "OS/SERIES", default_value = "ubuntu/noble")]
+    pub base_image: String,
+    /// Where the region is, and who uploads.
+    #[command(flatten)]
+    pub region: RegionArgs,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `gpuaas image pipeline`.
@@ -31,9 +167,15 @@ pub struct ImagePipelineArgs {
         hide_env_values = true
     )]
     pub build_host: Option<String>,
+    /// Folder of layers that are kept between builds.
+    #[arg(long, value_name = "DIR", default_value = IMAGE_CACHE)]
+    pub cache: PathBuf,
     /// What is made and where it goes, instead of what the recipe says.
     #[command(flatten)]
     pub overrides: OverrideArgs,
+    /// Where the region is, and who uploads.
+    #[command(flatten)]
+    pub region: RegionArgs,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

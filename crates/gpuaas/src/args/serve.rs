@@ -6,10 +6,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gpuaas_client::arguments::positive;
+use gpuaas_client::failure::Failure;
 use gpuaas_engine::ClockChoice;
+use gpuaas_events::NatsOptions;
 use gpuaas_identity::Lifetimes;
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::limits::LimitSetting;
 
+use super::oidc::OidcArgs;
 use crate::serve::{
     NodeListenerOptions, OperatorListenerOptions, OperatorSecurity, Retention, ServerFiles,
     TlsOptions,
@@ -52,6 +56,13 @@ pub struct ServeArgs {
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or `sqlite:PATH` [default: DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
+    /// `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS: every event is published there, on
+    /// the stream GPUAAS_EVENTS of JetStream, which is made where it is missing.
+    #[arg(long, value_name = "URL", env = "GPUAAS_NATS", hide_env_values = true)]
+    pub nats: Option<String>,
+    /// Credentials for it, as nsc(1) writes them.
+    #[arg(long, value_name = "FILE", requires = "nats")]
+    pub nats_credentials: Option<PathBuf>,
     /// URL under which nodes reach this control plane [default: https://NODE_LISTEN].
     #[arg(long, value_name = "URL")]
     pub advertise: Option<String>,
@@ -94,6 +105,9 @@ pub struct ServeArgs {
     /// Folder of the exports, JSON lines in a file per table and day.
     #[arg(long, value_name = "DIR", requires = "retention_days")]
     pub retention_export: Option<PathBuf>,
+    /// Sign-in of people.
+    #[command(flatten)]
+    pub oidc: OidcArgs,
     /// Socket of the service manager, which is told when requests are answered (sd_notify(3)).
     #[arg(long, hide = true, env = "NOTIFY_SOCKET", hide_env_values = true)]
     pub notify_socket: Option<OsString>,
@@ -118,6 +132,19 @@ impl ServeArgs {
     pub fn retention(&self) -> Option<Retention> {
         let (days, export) = self.retention_days.zip(self.retention_export.clone())?;
         Some(Retention { days, export })
+    }
+
+    /// Where events are published.
+    ///
+    /// # Errors
+    /// `nats_url_invalid`.
+    pub fn nats(&self) -> Result<Option<NatsOptions>, Failure> {
+        let Some(url) = &self.nats else { return Ok(None) };
+        let options = NatsOptions::new(url, self.nats_credentials.clone());
+        options.map(Some).map_err(|error| {
+            Failure::usage(CommandCode::NatsUrlInvalid, error.to_string())
+                .hint("write it as nats://nats.example:4222, or tls://nats.example:4222 for TLS")
+        })
     }
 
     /// How operators reach the control plane.

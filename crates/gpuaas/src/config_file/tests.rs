@@ -24,7 +24,7 @@ fn with_file(text: &str, line: &str) -> Result<ServeArgs, Failure> {
     fs::write(&file, text).unwrap();
     let args = expand(words(&line.replace("FILE", file.to_str().unwrap())))?;
     let Cli { command: Typed::Serve(args), .. } = parse(args).unwrap() else { panic!("{line}") };
-    Ok(args)
+    Ok(*args)
 }
 
 #[test]
@@ -43,6 +43,15 @@ fn what_is_typed_wins_over_the_file_and_the_file_over_defaults() {
 }
 
 #[test]
+fn an_option_that_may_be_repeated_takes_a_list() {
+    let text = "oidc-issuer: https://idp.example\noidc-audience: gpuaas\n\
+                oidc-role: [admins=admin, 'ops=operator@lab,prod']\ntls-names: [a.example, b.example]\n";
+    let args = with_file(text, "gpuaas serve --config FILE").unwrap();
+    assert_eq!(args.oidc.oidc_role.len(), 2);
+    assert_eq!(args.tls_names, ["a.example", "b.example"]);
+}
+
+#[test]
 fn a_file_that_is_wrong_is_refused_with_what_it_may_have() {
     for (text, part) in [
         ("lisen: 127.0.0.1:1\n", "listen"),
@@ -50,6 +59,7 @@ fn a_file_that_is_wrong_is_refused_with_what_it_may_have() {
         ("config: other.yaml\n", "advertise"),
         ("clock: real\n", "advertise"),
         ("listen: [a, b]\n", "one text or one number"),
+        ("tls-names: {a: b}\n", "a list of texts"),
         ("- listen\n", "serve.yaml"),
     ] {
         let failure = with_file(text, "gpuaas serve --config FILE").unwrap_err();
@@ -95,9 +105,10 @@ fn schema() -> String {
         let name =
             option.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
         let kind = match (is_flag(option), name) {
-            (true, _) => "boolean",
-            (_, Some("DAYS")) => "number",
-            _ => "string",
+            (true, _) => json!("boolean"),
+            (_, Some("DAYS")) => json!("number"),
+            _ if matches!(option.get_action(), ArgAction::Append) => json!(["string", "array"]),
+            _ => json!("string"),
         };
         (
             option.get_long().unwrap_or_default().to_owned(),

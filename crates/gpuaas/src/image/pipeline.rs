@@ -1,100 +1,53 @@
-//! `gpuaas image pipeline`: what becomes of a recipe. This version plans; it builds and uploads
-//! nothing, and says so.
+//! `gpuaas image pipeline`: the four ways of a recipe: its plan, built and uploaded, built, uploaded.
 
-use std::path::Path;
-
-use gpuaas_artifact::built_in_archives;
-use gpuaas_bundle::{Archive, Digest};
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_engine::{Clock as _, RealClock};
-use gpuaas_image::overrides::{OverrideError, ResolvedOverrides, check_names};
-use gpuaas_image::plan::{EmbeddedBundle, ImagePlan, PlanContext, PlanError};
-use gpuaas_image::recipe::{ImageRecipe, RECIPES, RecipeError};
-use gpuaas_types::codes::CommandCode;
+use gpuaas_image::plan::PipelineWay;
 
+use super::planning::{PlannedImage, plan_image};
 use super::report::json;
-use crate::args::{ImagePipelineArgs, override_names};
-use crate::input_file::read_file;
+use super::{build, upload};
+use crate::args::ImagePipelineArgs;
 
-/// Prints the plan of a pipeline.
+/// Carries out a pipeline, or prints its plan.
 ///
 /// # Errors
-/// A recipe or an override that cannot be used; `image_plan_only` where the plan is to be carried out.
-pub(super) fn run(args: &ImagePipelineArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let names = override_names();
-    check_names(names.iter().map(String::as_str)).map_err(|error| override_failure(&error))?;
-    let recipe = read_recipe(&args.recipe)?;
-    let overrides = ResolvedOverrides::resolve(
-        |row| args.overrides.flags.get(row.name).cloned(),
-        |row| args.overrides.environment.get(row.name).cloned(),
-        &recipe,
-    )
-    .map_err(|error| override_failure(&error))?;
-    let context = PlanContext {
-        day: RealClock.now().to_chrono().format("%Y%m%d").to_string(),
-        build_host: args.build_host.clone().filter(|host| !host.is_empty()),
-        bundles: bundles()?,
-        builder: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    let plan =
-        ImagePlan::new(&recipe, &overrides, &context).map_err(|error| plan_failure(&error))?;
-    if !overrides.is_on("DRY_RUN") {
-        return Err(Failure::local(CommandCode::ImagePlanOnly, "nothing was built or uploaded")
-            .hint("`gpuaas image pipeline --dry-run` shows the plan; `gpuaas image pack DIR --to FILE` and `gpuaas image lint FILE` make and judge the archive of a tree"));
+/// A recipe or an override that cannot be used; what building or uploading fails with.
+pub(super) async fn run(args: &ImagePipelineArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let planned = plan_image(&args.recipe, &args.overrides, args.build_host.as_deref())?;
+    let plan = &planned.plan;
+    if planned.overrides.is_on("DRY_RUN") {
+        return terminal.data(&if args.json { json(plan)? } else { plan.text() });
     }
-    terminal.data(&if args.json { json(&plan)? } else { plan.text() })
-}
-
-/// The recipe that comes with GPUaaS by that name, else the file.
-fn read_recipe(name: &str) -> Result<ImageRecipe, Failure> {
-    let is_built_in = RECIPES.iter().any(|(known, _)| *known == name);
-    let recipe = match is_built_in {
-        true => ImageRecipe::built_in(name),
-        false => ImageRecipe::parse(&read_file(Path::new(name))?),
-    };
-    recipe.map_err(|error| recipe_failure(name, &error))
-}
-
-fn recipe_failure(name: &str, error: &RecipeError) -> Failure {
-    Failure::usage(CommandCode::ImageRecipeInvalid, format!("{name}: {error}"))
-        .hint("images/h200-host-ubuntu2404.yaml of the sources has every field")
-}
-
-fn override_failure(error: &OverrideError) -> Failure {
-    let hint = match error {
-        OverrideError::Unknown { suggestion, .. } => {
-            format!("did you mean {suggestion}? docs/reference/image-overrides.md has all of them")
+    if plan.way != PipelineWay::UploadOnly {
+        let report = build::make(&planned, plan.artifact.clone().into(), args.cache.clone())?;
+        if plan.way == PipelineWay::BuildOnly {
+            return terminal.data(&json(&report)?);
         }
-        OverrideError::Value { wanted, .. } => format!("it takes {wanted}"),
-    };
-    Failure::usage(CommandCode::ImageOverrideInvalid, error.to_string()).hint(hint)
+        terminal.message(&format!("built {}, sha256 {}", plan.artifact, report.outcome.digest));
+    }
+    send(args, &planned, terminal).await
 }
 
-fn plan_failure(error: &PlanError) -> Failure {
-    let hint = match error {
-        PlanError::NothingToDo => "leave one of them out",
-        PlanError::BundleMissing(_) => {
-            "name bundles that come with this version: h200-ib, h200-slice-vm"
-        }
+/// Gives MAAS the file that was built.
+async fn send(
+    args: &ImagePipelineArgs,
+    planned: &PlannedImage,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let value = |name: &str| planned.overrides.value(name).to_owned();
+    let wanted = upload::ImageUpload {
+        file: planned.plan.artifact.clone().into(),
+        site: value("MAAS_PROFILE"),
+        base_name: value("MAAS_NAME"),
+        title: planned.recipe.title.clone(),
+        architecture: planned.recipe.architecture.clone(),
+        file_type: value("MAAS_FILETYPE"),
+        base_image: value("MAAS_BASE_IMAGE"),
+        region: &args.region,
     };
-    Failure::usage(CommandCode::ImageRecipeInvalid, error.to_string()).hint(hint)
-}
-
-/// The bundles of this executable, by digest.
-fn bundles() -> Result<Vec<EmbeddedBundle>, Failure> {
-    let broken = |error: String| Failure::local(CommandCode::BundleBroken, error);
-    let archives = built_in_archives().map_err(|error| broken(error.to_string()))?;
-    let embedded = archives.iter().map(|bytes| {
-        let manifest = Archive::read(bytes).map_err(|error| broken(error.to_string()))?.manifest;
-        let digest = format!("sha256:{}", Digest::sha256(bytes));
-        Ok(EmbeddedBundle {
-            name: manifest.name.clone(),
-            version: manifest.version.to_string(),
-            digest,
-        })
-    });
-    embedded.collect()
+    let report = upload::send(&wanted, terminal).await?;
+    upload::print(&report, args.json, terminal)
 }
 
 #[cfg(test)]
@@ -115,7 +68,8 @@ mod tests {
 
     fn answer(line: &str) -> Result<String, Failure> {
         let (mut terminal, captured) = Terminal::captured();
-        run(&args(line), &mut terminal).map(|()| captured.stdout())
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run(&args(line), &mut terminal)).map(|()| captured.stdout())
     }
 
     #[test]
@@ -139,7 +93,7 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_refused_with_a_hint() {
         for (line, code) in [
-            ("gpuaas image pipeline", "image_plan_only"),
+            ("gpuaas image pipeline", "image_build_unsupported"),
             ("gpuaas image pipeline --dry-run --size big", "image_override_invalid"),
             ("gpuaas image pipeline --dry-run=yes", "image_override_invalid"),
             ("gpuaas image pipeline --dry-run --upload=0 --skip-build", "image_recipe_invalid"),

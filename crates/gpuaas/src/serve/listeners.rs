@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use gpuaas_api::ApiState;
 use gpuaas_engine::Supervisor;
+use gpuaas_events::EventDelivery;
 use gpuaas_identity::server::HttpServer;
 use gpuaas_types::limits::ListenerLimits;
 use tokio::net::TcpListener;
@@ -25,10 +26,12 @@ pub(super) struct Sockets {
     pub(super) limits: BothLimits,
 }
 
-/// Answers operators, and nodes where they have a listener of their own; applies the retention.
+/// Answers operators, and nodes where they have a listener of their own; delivers events; applies the
+/// retention.
 pub(super) fn spawn(
     sockets: Sockets,
     retention: Option<Retention>,
+    delivery: EventDelivery,
     state: ApiState,
     stop: &CancellationToken,
 ) -> Vec<JoinHandle<()>> {
@@ -47,6 +50,7 @@ pub(super) fn spawn(
     if let (Some(nodes), Some(router)) = (nodes, routers.nodes) {
         loops.extend(spawn_for_nodes(nodes, limits.nodes, router, &supervisor, stop));
     }
+    loops.push(supervisor.spawn("event delivery", delivery.run(stop.clone())));
     // An SQLite file's entries are chained as they are written.
     if store.engine() == "postgresql" {
         let (store, clock, stop) = (store.clone(), Arc::clone(&clock), stop.clone());

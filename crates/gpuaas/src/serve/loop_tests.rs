@@ -42,6 +42,7 @@ async fn a_loop_that_panics_ends_the_command_with_its_name() {
         "node listener",
         "node listener certificate",
         "task signals",
+        "event delivery",
     ] {
         let dir = tempfile::tempdir().unwrap();
         let handle = started(dir.path(), Some(Arc::new(PanicInLoop(name)))).await;

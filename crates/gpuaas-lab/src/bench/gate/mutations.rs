@@ -61,11 +61,11 @@ use HostChange::{Byte, Cut, Link, Play, Remove, Replace, Tags, Write};
 /// Of the bundle that the others require.
 const BASELINE: &str = "host baseline incomplete: h200-ib@1.1.0";
 /// Of the slice host's own bundle.
-const SETUP: &str = "host setup incomplete: h200-slice-vm@1.1.0";
+const SETUP: &str = "host setup incomplete: h200-slice-vm@1.2.0";
 /// Of the agent itself.
 pub(super) const AGENT: &str = "agent fault";
 /// Of a marker: the slice host asks for it, and it is the baseline's.
-const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.1.0";
+const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.2.0";
 
 const fn slice(check: &'static str, reason: &'static str, seen: &'static str) -> ExpectedRed {
     ExpectedRed { gate: Gate::SliceReady, check, reason, seen }
@@ -107,6 +107,8 @@ const GUESTS_INPUT: &str = "nft input from ovsbr0";
 const GUESTS_FORWARD: &str = "nft forward from ovsbr0";
 /// The rules that nftables has.
 const RULES: &str = "/run/fixture/rules/slice.nft";
+/// The one of them that lets guests call the agent.
+const CALL_RULE: &str = "iifname \"ovsbr0\" ip daddr 10.100.0.1 tcp dport 18775 accept";
 /// The flows that the switch has.
 const FLOWS: &str = "/run/fixture/flows/ovsbr0";
 /// The site of the telemetry edge.
@@ -404,6 +406,21 @@ pub(super) const BROKEN: &[Mutation] = &[
         "a guest reaches the host",
         &[Replace(RULES, "tcp dport 53 accept", "tcp dport { 22, 53 } accept")],
         &[slice(GUESTS_INPUT, SETUP, "tcp 10.100.0.1:22 is open to ovsbr0")],
+    ),
+    row(
+        "no guest can say that it booted",
+        &[Replace(RULES, CALL_RULE, "")],
+        &[slice(GUESTS_INPUT, SETUP, "tcp 10.100.0.1:18775 is shut to ovsbr0")],
+    ),
+    row(
+        "guests reach the port for their calls at any address of the host",
+        &[Replace(RULES, CALL_RULE, "iifname \"ovsbr0\" tcp dport 18775 accept")],
+        &[slice(GUESTS_INPUT, SETUP, ":18775 is open to ovsbr0")],
+    ),
+    row(
+        "guests reach more ports than the one for their calls",
+        &[Replace(RULES, "tcp dport 18775 accept", "tcp dport { 18775, 18776 } accept")],
+        &[slice(GUESTS_INPUT, SETUP, "tcp 10.100.0.1:18776 is open to ovsbr0")],
     ),
     row(
         "a guest reaches a BMC",

@@ -1,7 +1,7 @@
 //! What a tenant leaves on a host: marked data in every place where tenants write.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -60,15 +60,55 @@ pub(super) fn marked_files(root: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
             if !metadata.is_file() || is_large_executable(&metadata) {
                 continue;
             }
-            let Some(text) = unless_gone(fs::read(&path))? else { continue };
-            let marks = text.windows(MARK.len()).filter(|window| *window == MARK).count();
+            let Some(marks) = unless_gone(marks_of(&path))? else { continue };
             if marks > 0 {
                 let path = path.strip_prefix(root).unwrap_or(&path).to_owned();
-                found.push((path, (marks * MARK.len()) as u64));
+                found.push((path, marks * MARK.len() as u64));
             }
         }
     }
     Ok(found)
+}
+
+/// How often the mark stands in a file. A drive of an emulated host is a file of terabytes with hardly
+/// anything in it: only where it has data is it read (lseek(2), `SEEK_DATA`).
+fn marks_of(path: &Path) -> io::Result<u64> {
+    let mut file = fs::File::open(path)?;
+    let (mut marks, mut at) = (0, 0);
+    while let Some((begin, end)) = next_data(&file, at)? {
+        file.seek(SeekFrom::Start(begin))?;
+        marks += count_marks(&mut (&file).take(end - begin))?;
+        at = end;
+    }
+    Ok(marks)
+}
+
+/// The next part of a file that is no hole, from a place on.
+fn next_data(file: &fs::File, at: u64) -> io::Result<Option<(u64, u64)>> {
+    use rustix::fs::{SeekFrom, seek};
+    match seek(file, SeekFrom::Data(at)) {
+        // Nothing but a hole comes after it.
+        Err(rustix::io::Errno::NXIO) => Ok(None),
+        begin => {
+            let begin = begin?;
+            Ok(Some((begin, seek(file, SeekFrom::Hole(begin))?)))
+        }
+    }
+}
+
+/// How often the mark stands in what is read, a piece at a time.
+fn count_marks(reader: &mut impl io::Read) -> io::Result<u64> {
+    const PIECE_BYTES: u64 = 1 << 20;
+    let (mut piece, mut marks) = (Vec::new(), 0);
+    loop {
+        if reader.by_ref().take(PIECE_BYTES).read_to_end(&mut piece)? == 0 {
+            return Ok(marks);
+        }
+        marks += piece.windows(MARK.len()).filter(|window| *window == MARK).count() as u64;
+        // A mark may begin in this piece and end in the next one.
+        let rest = piece.len().saturating_sub(MARK.len() - 1);
+        piece.drain(..rest);
+    }
 }
 
 /// The agent and the like, which no tenant of this benchmark writes.
@@ -86,4 +126,28 @@ fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 /// The folder of a host cannot be written or read.
 pub(super) fn not_made(error: &io::Error) -> Failure {
     Failure::local(CommandCode::TestHostUnavailable, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_found_in_a_drive_of_holes_and_across_pieces() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("drive");
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(3_840_755_982_336).unwrap();
+        let write = |at: u64| {
+            std::os::unix::fs::FileExt::write_all_at(&file, MARK, at).unwrap();
+        };
+        // The second one lies across the end of the first piece of its part.
+        for at in [0, (1 << 20) - 5, 3_000_000_000_000] {
+            write(at);
+        }
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 1 << 20], 12).unwrap();
+        write((1 << 20) - 5);
+        let found = marked_files(dir.path()).unwrap();
+        assert_eq!(found, [(PathBuf::from("drive"), 3 * MARK.len() as u64)]);
+    }
 }

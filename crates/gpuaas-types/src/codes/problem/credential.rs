@@ -107,6 +107,22 @@ SiteNotGranted "site_not_granted" "The credential's role does not hold there" {
     status: 403, owner: None, next_action: "lists want `--site SITE`, one of those that `gpuaas token whoami` shows; an administrator makes a token for another site, `gpuaas token add NAME --role ROLE@SITE --to FILE --reason WHY`",
     doc: "The role is given for some sites, and the operation concerns another one, or all of them",
 }
+SignInInvalid "sign_in_invalid" "The sign-in cannot be taken" {
+    status: 401, owner: None, next_action: "sign in again: `gpuaas login`; where the detail speaks of an issuer or an audience, an administrator corrects what `gpuaas serve --oidc-issuer URL --oidc-audience NAME` is started with",
+    doc: "A token of the identity provider does not count: its signature, its key, its issuer, its audience or one of its claims is wrong, or it does not count yet",
+}
+SignInExpired "sign_in_expired" "The sign-in is over" {
+    status: 401, owner: None, next_action: "sign in again: `gpuaas login`",
+    doc: "The token of the identity provider has expired; the command line gets another one by itself as long as its sign-in can be refreshed",
+}
+SignInNoRole "sign_in_no_role" "Whoever signed in has no role here" {
+    status: 403, owner: None, next_action: "an administrator gives one of the values a role, `gpuaas serve --oidc-role VALUE=ROLE`, or gives the person a value that has one at the identity provider; then `gpuaas login`",
+    doc: "No value of the claim of `--oidc-roles-claim` is one that `--oidc-role` names",
+}
+IssuerUnreachable "issuer_unreachable" "The identity provider's keys cannot be read" {
+    status: 503, owner: Some(Owner::PlatformOperator), next_action: "look whether the identity provider runs and is reached from the control plane, whose log has its words; a token of `gpuaas token add NAME --role ROLE --to FILE --reason WHY` is taken meanwhile, as is the one in DATA/admin-token",
+    doc: "The provider did not answer, or not with keys, for as long as the last known keys count",
+}
 TokenNotYetUsable "token_not_yet_usable" "The token cannot be used yet" {
     status: 403, owner: None, next_action: "try again: it becomes usable when MAAS reports the machine as deployed",
     doc: "A bootstrap began before the control plane saw the deployment end",

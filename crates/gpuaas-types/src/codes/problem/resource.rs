@@ -33,6 +33,22 @@ AccessTokenNotFound "access_token_not_found" "There is no such token" {
     status: 404, owner: None, next_action: "`gpuaas token list` shows the tokens; one that was revoked stays so",
     doc: "No token of this name counts",
 }
+EventSinkNotFound "event_sink_not_found" "There is no such sink of events" {
+    status: 404, owner: None, next_action: "`gpuaas events sinks` shows the sinks",
+    doc: "No sink has this name",
+}
+EventSinkNameTaken "event_sink_name_taken" "There is a sink of this name" {
+    status: 409, owner: None, next_action: "choose another name; `gpuaas events sinks` shows what is there",
+    doc: "Names of sinks are unique",
+}
+DeadLetterNotFound "dead_letter_not_found" "There is no such dead letter" {
+    status: 404, owner: None, next_action: "`gpuaas events dead-letters` shows them; one that was delivered again is gone",
+    doc: "No dead letter of the sink has this number",
+}
+EventUnknown "event_unknown" "The event is not of this database" {
+    status: 409, owner: None, next_action: "follow anew from now on, without --after: `gpuaas events`",
+    doc: "The event to go on after would be younger than the youngest one: it is of another database, or of one that was restored since",
+}
 TaskNotFound "task_not_found" "There is no such task for this node" {
     status: 404, owner: None, next_action: "`gpuaas node tasks NODE` lists them",
     doc: "No task has this identifier, or it is for another node",

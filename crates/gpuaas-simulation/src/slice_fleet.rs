@@ -1,46 +1,93 @@
-//! Active nodes whose slots are approved, as discoveries and operators bring them about.
+//! Active nodes whose slots are approved, as discoveries and operators bring them about, for
+//! benchmarks of slices.
 
 use std::collections::BTreeMap;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use gpuaas_client::failure::{Failure, store_failure};
+use gpuaas_client::terminal::Terminal;
 use gpuaas_core::placement::PlacementNode;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_core::slots::{SlotPolicy, slot_map};
 use gpuaas_lab::slice_host::{HostTree, LAYOUTS};
 use gpuaas_store::{
     NewAuditEntry, NewNode, NewOnboarding, NewOperatorTask, NewRun, NewSliceTopology,
-    NewSlotApproval, NodeChange, ReceivedHeartbeat, RunWrite, SecretString, Store, StoreError,
+    NewSlotApproval, NewSlotClaim, NodeChange, ReceivedHeartbeat, RunWrite, SecretString,
+    SlotClaimRelease, Store, StoreError,
 };
 use gpuaas_types::agent::{Gate, GateReport, Operation, Task, TaskSpec};
 use gpuaas_types::api::SiteStatus;
+use gpuaas_types::claim::NumaPreference;
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::slot::SlotMap;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::topology::{HostTopology, TopologyReport};
 use gpuaas_types::{
-    IdSource as _, NodeId, NodeState, ProfileId, RandomIds, RunId, RunStatus, SiteId, TaskId,
-    Timestamp,
+    ClaimId, IdSource as _, NodeId, NodeState, ProfileId, RandomIds, RunId, RunStatus, SiteId,
+    TaskId, Timestamp,
 };
 
 /// Nodes that are made at once.
 const AT_ONCE: usize = 32;
 
-/// What the benchmark knows of its nodes besides the database.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Fleet {
-    /// Each node as placement sees it, all slots free.
-    pub(super) nodes: BTreeMap<NodeId, PlacementNode>,
-    /// Slots of all nodes.
-    pub(super) slots: usize,
+/// Who claims, launches and releases in benchmarks, and why.
+pub(crate) const ACTOR: &str = "bench";
+pub(crate) const REASON: &str = "a benchmark";
+
+/// A claim of `gpus` GPUs near to each other, on any node, that is reserved for so many seconds.
+pub(crate) fn new_claim(now: Timestamp, gpus: u32, reserved_seconds: f64) -> NewSlotClaim {
+    NewSlotClaim {
+        id: ClaimId(uuid(now)),
+        gpus,
+        numa: NumaPreference::Required,
+        site_id: None,
+        owner: ACTOR.to_owned(),
+        expires_at: now.plus_seconds(reserved_seconds),
+        actor: ACTOR.to_owned(),
+        reason: REASON.to_owned(),
+        idempotency: None,
+    }
 }
 
-/// Makes `count` nodes with boards of eight GPUs, whose slots are approved.
-pub(super) async fn make(store: &Store, now: Timestamp, count: usize) -> Result<Fleet, Failure> {
+/// The release of a claim; `fence`: only by who has this fencing token.
+pub(crate) fn release(id: ClaimId, fence: Option<i64>) -> SlotClaimRelease {
+    SlotClaimRelease { id, fence, actor: ACTOR.to_owned(), reason: REASON.to_owned() }
+}
+
+/// Prints a benchmark's report as JSON, or as the table.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(crate) fn print_report<T: serde::Serialize>(
+    terminal: &mut Terminal,
+    report: &T,
+    table: impl FnOnce() -> String,
+    json: bool,
+) -> Result<(), Failure> {
+    terminal.data(&if json { gpuaas_lab::bench::report::json(report)? } else { table() })
+}
+
+/// What the benchmark knows of its nodes besides the database.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fleet {
+    /// Each node as placement sees it, all slots free.
+    pub(crate) nodes: BTreeMap<NodeId, PlacementNode>,
+    /// Slots of all nodes.
+    pub(crate) slots: usize,
+}
+
+/// Makes `count` nodes with boards of eight GPUs, whose slots are approved; `launches`: what was read of
+/// their hosts is kept, too, from which domains are made.
+pub(crate) async fn make(
+    store: &Store,
+    now: Timestamp,
+    count: usize,
+    launches: bool,
+) -> Result<Fleet, Failure> {
     let unwritten =
         |error: std::io::Error| Failure::local(CommandCode::TestHostUnavailable, error.to_string());
     let host = HostTree::write(&LAYOUTS[0]).map_err(unwritten)?.topology();
-    let nodes = make_nodes(store, now, count, &host).await.map_err(store_failure)?;
+    let nodes = make_nodes(store, now, count, &host, launches).await.map_err(store_failure)?;
     let slots = nodes.iter().map(|(_, map)| map.slots.len()).sum();
     let nodes = nodes.iter().map(|(id, map)| (*id, placement_node(map))).collect();
     Ok(Fleet { nodes, slots })
@@ -51,13 +98,14 @@ async fn make_nodes(
     now: Timestamp,
     count: usize,
     host: &HostTopology,
+    launches: bool,
 ) -> Result<Vec<(NodeId, SlotMap)>, StoreError> {
     let (site_id, profile_id) = (SiteId(uuid(now)), ProfileId(uuid(now)));
     let site = SiteSpec::new("bench", "http://127.0.0.1:5240/MAAS");
     let api_key = SecretString::from("bench:bench:bench".to_owned());
     store.create_site(now, site_id, site, SiteStatus::default(), &api_key).await?;
     store.create_profile(now, profile_id, "slices", &ProfileSpec::default(), &[]).await?;
-    let maker = NodeMaker { store, now, site_id, profile_id, host };
+    let maker = NodeMaker { store, now, site_id, profile_id, host, launches };
     stream::iter(0..count)
         .map(|number| maker.make(number))
         .buffer_unordered(AT_ONCE)
@@ -90,6 +138,7 @@ struct NodeMaker<'a> {
     site_id: SiteId,
     profile_id: ProfileId,
     host: &'a HostTopology,
+    launches: bool,
 }
 
 impl NodeMaker<'_> {
@@ -160,7 +209,7 @@ impl NodeMaker<'_> {
         let task_id = TaskId(uuid(now));
         let spec = TaskSpec::Operate { dry_run: false, operation: Operation::DiscoverSlices {} };
         let audit = NewAuditEntry {
-            actor: "bench".to_owned(),
+            actor: ACTOR.to_owned(),
             action: "node.task".to_owned(),
             subject: node_id.to_string(),
             detail: serde_json::Value::Null,
@@ -168,23 +217,24 @@ impl NodeMaker<'_> {
         let task = NewOperatorTask {
             node_id,
             task: Task { id: task_id, spec, expires_at: now.plus_seconds(900.0) },
-            actor: "bench".to_owned(),
-            reason: "a benchmark".to_owned(),
+            actor: ACTOR.to_owned(),
+            reason: REASON.to_owned(),
             history: Vec::new(),
             audit,
             idempotency: None,
         };
         store.add_operator_task(now, task).await?;
         let map = slot_map(hostname, host, &SlotPolicy::default());
-        let report = TopologyReport { discovery_seconds: 0.0, topology: HostTopology::default() };
+        let topology = if self.launches { host.clone() } else { HostTopology::default() };
+        let report = TopologyReport { discovery_seconds: 0.0, topology };
         let new = NewSliceTopology { node_id, task_id, report, map: map.clone() };
         store.record_slice_topology(now, new).await?;
         let approval = NewSlotApproval {
             node_id,
             digest: map.digest.clone(),
             slots: Vec::new(),
-            actor: "bench".to_owned(),
-            reason: "a benchmark".to_owned(),
+            actor: ACTOR.to_owned(),
+            reason: REASON.to_owned(),
         };
         store.approve_slots(now, approval).await?;
         Ok(map)

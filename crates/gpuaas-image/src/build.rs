@@ -1,0 +1,144 @@
+//! An image from a recipe: packages, then configuration, then one archive.
+//!
+//! Two layers, each by the digest of what it is made of. The first is everything that packages and
+//! their scripts make, drivers among them; it takes minutes and is kept. The second is the recipe's
+//! files, the bundles and what a finished image must not have; it takes seconds, on a copy of the
+//! first. What both are made of is one input digest: where the archive of that digest is there, nothing
+//! is built.
+//!
+//! The archive's index of the distribution (`InRelease`, signed) stands for the versions of all
+//! packages: it names the digest of every index, and each index those of its packages.
+
+mod base;
+mod command;
+mod configure;
+mod error;
+mod layer;
+mod record;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+pub use base::{BasePackages, BaseSnapshot, ImageBase, MadePackages, MmdebstrapBase};
+pub use error::BuildError;
+pub use record::CURTIN_HOOK;
+pub use request::{BuildOutcome, BuildRequest, EmbeddedFile};
+
+use crate::lint::{LintOptions, lint};
+use crate::pack::{PackOptions, pack_to_file};
+use crate::stream_digest::stream_digest;
+use configure::configure;
+use layer::LayerStore;
+
+/// Grows when the steps below make something else of the same inputs.
+const STEPS: u32 = 1;
+
+/// Builds, or finds that nothing has changed.
+///
+/// # Errors
+/// [`BuildError`]; the target is as it was then.
+pub fn build(request: &BuildRequest, base: &dyn ImageBase) -> Result<BuildOutcome, BuildError> {
+    let store = LayerStore::open(&request.cache)?;
+    let snapshot = base.snapshot(store.scratch())?;
+    let input_digest = digest_of_text(&(&request.plan_digest, &snapshot.digest, STEPS));
+    if let Some(known) = store.outcome(&input_digest)?
+        && is_archive(&request.target, &known)?
+    {
+        return Ok(BuildOutcome { reused_layers: 2, built_layers: 0, ..known });
+    }
+    let packages_key = digest_of_text(&(
+        base.name(),
+        &snapshot.digest,
+        &request.required,
+        &request.optional,
+        STEPS,
+    ));
+    let wanted = BasePackages { required: &request.required, optional: &request.optional };
+    let (packages, was_there) =
+        store.layer(&packages_key, |folder| base.make(&snapshot, &wanted, folder))?;
+    let tree = store.copy(&packages)?;
+    let details = record::ImageDetails {
+        request,
+        input_digest: &input_digest,
+        snapshot: &snapshot,
+        optional_missing: &packages.made.optional_missing,
+    };
+    configure(tree.path(), &details)?;
+    let options = PackOptions {
+        newest_mtime_seconds: Some(snapshot.epoch_seconds),
+        ..PackOptions::for_this_machine()
+    };
+    let summary = pack_to_file(tree.path(), &request.target, &options)?;
+    judge(request)?;
+    let outcome = BuildOutcome {
+        name: request.name.clone(),
+        digest: summary.sha256,
+        input_digest,
+        size_bytes: summary.tgz_bytes,
+        tree_bytes: summary.tree_bytes,
+        packages: packages.made.packages.len(),
+        optional_missing: packages.made.optional_missing,
+        kernel: kernel_of(tree.path())?,
+        reused_layers: u32::from(was_there),
+        built_layers: 2 - u32::from(was_there),
+    };
+    store.keep_outcome(&outcome)?;
+    Ok(outcome)
+}
+
+/// The finished archive, by the rules of `gpuaas image lint`.
+fn judge(request: &BuildRequest) -> Result<(), BuildError> {
+    let options = LintOptions {
+        kernel_arguments: request.kernel_arguments.clone(),
+        excused_sources: request.allowed_sources.clone(),
+        boot_disk_bytes: request.most_bytes,
+        ..LintOptions::default()
+    };
+    let verdict = lint(&request.target, &options)?;
+    if verdict.passed() {
+        return Ok(());
+    }
+    let findings = verdict.findings.iter();
+    let findings = findings.map(|finding| format!("{} {}", finding.rule.code, finding.path));
+    Err(BuildError::Faulty(findings.collect()))
+}
+
+/// Whether the file is the archive that was built before.
+fn is_archive(path: &Path, known: &BuildOutcome) -> io::Result<bool> {
+    match fs::File::open(path) {
+        Ok(file) if file.metadata()?.len() == known.size_bytes => {
+            Ok(stream_digest(file)? == known.digest)
+        }
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Version of the one kernel in `/boot`.
+fn kernel_of(tree: &Path) -> io::Result<String> {
+    let boot = tree.join("boot");
+    if !boot.is_dir() {
+        return Ok(String::new());
+    }
+    for entry in fs::read_dir(boot)? {
+        let name = entry?.file_name();
+        if let Some(version) = name.to_string_lossy().strip_prefix("vmlinuz-") {
+            return Ok(version.to_owned());
+        }
+    }
+    Ok(String::new())
+}
+
+/// SHA-256 of a value's JSON, in hex digits.
+fn digest_of_text(value: &impl Serialize) -> String {
+    // Texts and lists of texts: serde_json writes all of them.
+    hex::encode(Sha256::digest(serde_json::to_string(value).unwrap_or_default()))
+}

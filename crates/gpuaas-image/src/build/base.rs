@@ -1,0 +1,247 @@
+//! What a build begins with, behind one trait.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::command::{Isolation, Tool};
+use super::error::BuildError;
+pub use super::layer::MadePackages;
+
+/// Seconds that fetching an index may take.
+const INDEX_SECONDS: u64 = 60;
+/// Seconds that installing packages may take.
+const INSTALL_SECONDS: u64 = 3600;
+
+/// The state of a source, by which builds are equal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BaseSnapshot {
+    /// Digest of what names every package, in hex digits.
+    pub digest: String,
+    /// When that was made, in seconds since 1970: the latest time of a file in the image.
+    pub epoch_seconds: i64,
+}
+
+/// Packages that a base is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct BasePackages<'a> {
+    /// Without one of these there is no base.
+    pub required: &'a [String],
+    /// One of these that is not to be had is said.
+    pub optional: &'a [String],
+}
+
+/// A source of root file systems.
+pub trait ImageBase {
+    /// Name of the base, which its layers are kept under.
+    fn name(&self) -> String;
+
+    /// The state of the source now; `scratch` is a folder for what is fetched.
+    ///
+    /// # Errors
+    /// [`BuildError::SourceUnreachable`].
+    fn snapshot(&self, scratch: &Path) -> Result<BaseSnapshot, BuildError>;
+
+    /// Makes the root file system with its packages in the folder `tree`, which is not there yet.
+    ///
+    /// # Errors
+    /// [`BuildError`]; what is in the folder is of no use then.
+    fn make(
+        &self,
+        snapshot: &BaseSnapshot,
+        packages: &BasePackages<'_>,
+        tree: &Path,
+    ) -> Result<MadePackages, BuildError>;
+}
+
+/// A root file system from packages of Debian or of what descends from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MmdebstrapBase {
+    /// Name of the release, such as `bookworm`.
+    pub suite: String,
+    /// URL of its packages.
+    pub mirror: String,
+}
+
+/// Installs what the archive has of the optional packages, and says what it has not. Runs outside of
+/// the tree, which is `$1`; the rest are names.
+const INSTALL_OPTIONAL: &str = r#"
+set -eu
+tree=$1
+shift
+for name in "$@"; do
+    if [ -n "$(chroot "$tree" apt-cache show --no-all-versions "$name" 2>/dev/null)" ]; then
+        chroot "$tree" apt-get -q -y install --no-install-recommends "$name" >&2
+    else
+        printf '%s\n' "$name" >>"$tree/optional-missing"
+    fi
+done
+"#;
+
+impl ImageBase for MmdebstrapBase {
+    fn name(&self) -> String {
+        format!("mmdebstrap {} {}", self.suite, self.mirror)
+    }
+
+    fn snapshot(&self, scratch: &Path) -> Result<BaseSnapshot, BuildError> {
+        let url = format!("{}/dists/{}/InRelease", self.mirror.trim_end_matches('/'), self.suite);
+        let target = scratch.join("InRelease");
+        let client = "/usr/lib/apt/apt-helper";
+        if !Path::new(client).exists() {
+            return Err(BuildError::ToolMissing("apt"));
+        }
+        let fetch = Tool::plain("fetch the index of the archive", client, INDEX_SECONDS);
+        let fetched = fetch.arg("download-file").arg(&url).arg(&target).run();
+        fetched.map_err(|error| match error {
+            BuildError::Step { output, .. } => {
+                BuildError::SourceUnreachable { url: url.clone(), output }
+            }
+            BuildError::TimedOut { seconds, .. } => BuildError::SourceUnreachable {
+                url: url.clone(),
+                output: format!("no answer within {seconds} s"),
+            },
+            other => other,
+        })?;
+        let text = fs::read_to_string(&target)?;
+        let epoch_seconds = release_date(&text).ok_or(BuildError::SourceMalformed(url))?;
+        let digest = hex::encode(Sha256::digest(text.as_bytes()));
+        Ok(BaseSnapshot { digest, epoch_seconds })
+    }
+
+    fn make(
+        &self,
+        snapshot: &BaseSnapshot,
+        packages: &BasePackages<'_>,
+        tree: &Path,
+    ) -> Result<MadePackages, BuildError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(BuildError::NotRoot(rustix::process::geteuid().as_raw()));
+        }
+        if !Path::new("/usr/bin/mmdebstrap").exists() {
+            return Err(BuildError::ToolMissing("mmdebstrap"));
+        }
+        let hook = hook_file(tree)?;
+        let names = packages.optional.join(" ");
+        let install = Tool::isolated(
+            "install packages",
+            "mmdebstrap",
+            Isolation::WithNetwork,
+            INSTALL_SECONDS,
+        );
+        let installed = install
+            .env("SOURCE_DATE_EPOCH", &snapshot.epoch_seconds.to_string())
+            .arg("--mode=root")
+            .arg("--variant=minbase")
+            .arg("--format=directory")
+            .arg(format!("--include={}", packages.required.join(",")))
+            .arg("--aptopt=APT::Install-Recommends \"false\"")
+            .arg(format!("--customize-hook=sh {} \"$1\" {names}", hook.display()))
+            .arg(&self.suite)
+            .arg(tree)
+            .arg(&self.mirror)
+            .run();
+        fs::remove_file(&hook)?;
+        installed.map_err(missing_package)?;
+        let missing = fs::read_to_string(tree.join("optional-missing")).unwrap_or_default();
+        if !missing.is_empty() {
+            fs::remove_file(tree.join("optional-missing"))?;
+        }
+        Ok(MadePackages {
+            packages: installed_packages(&fs::read_to_string(tree.join("var/lib/dpkg/status"))?),
+            optional_missing: missing.lines().map(str::to_owned).collect(),
+        })
+    }
+}
+
+/// The hook beside the tree, whose path has no blank of its own making.
+fn hook_file(tree: &Path) -> Result<PathBuf, BuildError> {
+    let path = std::path::absolute(tree.with_file_name("install-optional.sh"))?;
+    fs::write(&path, INSTALL_OPTIONAL)?;
+    Ok(path)
+}
+
+/// Apt's sentence about a package that is not there, as an error of its own.
+fn missing_package(error: BuildError) -> BuildError {
+    let BuildError::Step { output, .. } = &error else { return error };
+    let name = output.lines().find_map(|line| {
+        let rest = line.split_once("Unable to locate package ")?.1;
+        rest.split_whitespace().next()
+    });
+    match name {
+        Some(name) => BuildError::PackageMissing(name.to_owned()),
+        None => error,
+    }
+}
+
+/// Installed packages of dpkg's status, `name=version`, by name.
+fn installed_packages(status: &str) -> Vec<String> {
+    let mut packages: Vec<String> = status
+        .split("\n\n")
+        .filter_map(|paragraph| {
+            let field = |name: &str| {
+                paragraph.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+            };
+            let is_installed = field("Status:")?.ends_with(" installed");
+            is_installed.then(|| Some(format!("{}={}", field("Package:")?, field("Version:")?)))?
+        })
+        .collect();
+    packages.sort();
+    packages
+}
+
+/// The field `Date` of a signed index, in seconds since 1970.
+fn release_date(text: &str) -> Option<i64> {
+    let date = text.lines().find_map(|line| line.strip_prefix("Date:"))?;
+    // Sat, 06 Sep 2025 09:00:00 UTC
+    let mut words = date.split_whitespace().skip(1);
+    let day: i64 = words.next()?.parse().ok()?;
+    let month = words.next()?;
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = i64::try_from(MONTHS.iter().position(|name| *name == month)?).ok()? + 1;
+    let year: i64 = words.next()?.parse().ok()?;
+    let mut time = words.next()?.split(':').map(str::parse::<i64>);
+    let (hour, minute, second) = (time.next()?.ok()?, time.next()?.ok()?, time.next()?.ok()?);
+    Some(((days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+/// Days of the Gregorian calendar since 1970-01-01. Years begin in March here, so that the day of a
+/// leap year is the last.
+const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    // 719,468 days lie between 0000-03-01 and 1970-01-01.
+    year * 365 + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_of_an_index_is_read() {
+        let text = "-----BEGIN PGP SIGNED MESSAGE-----\nOrigin: Debian\nDate: Sat, 06 Sep 2025 09:52:20 UTC\nAcquire-By-Hash: yes\n";
+        assert_eq!(release_date(text), Some(1_757_152_340));
+        assert_eq!(release_date("Date: Thu, 01 Jan 1970 00:00:00 UTC"), Some(0));
+        assert_eq!(release_date("Date: Thu, 29 Feb 2024 23:59:59 UTC"), Some(1_709_251_199));
+        for odd in ["", "Date:", "Date: Sat, 06 Foo 2025 09:52:20 UTC", "Date: Sat, 06 Sep 2025"] {
+            assert_eq!(release_date(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn packages_of_a_status_are_those_that_are_installed() {
+        let status = "Package: b\nStatus: install ok installed\nVersion: 2-1\n\nPackage: a\nStatus: deinstall ok config-files\nVersion: 1\n\nPackage: c\nStatus: hold ok installed\nVersion: 3\n";
+        assert_eq!(installed_packages(status), ["b=2-1", "c=3"]);
+    }
+
+    #[test]
+    fn a_package_that_is_not_there_is_named() {
+        let step = |output: &str| BuildError::Step { step: "install", output: output.to_owned() };
+        let error = missing_package(step("x\nE: Unable to locate package linux-nothing\ny"));
+        assert_eq!(error.to_string(), "the archive has no package linux-nothing");
+        assert!(error.hint().contains("optional"));
+        assert_eq!(missing_package(step("E: no space left")).code(), "image_build_failed");
+    }
+}

@@ -1,0 +1,332 @@
+//! `gpuaas bench idle`: what a fleet that nobody does anything with costs its control plane.
+//!
+//! Three processes: `gpuaas serve`, the simulated region with its hosts, and this one, which onboards
+//! every machine and then only reads `/proc` and two counters. Each host runs the agent's own code: it
+//! enrolls with a key of its own, and from then on sends heartbeats and waits for tasks over TLS with its
+//! certificate, from an address of its own of loopback, on the connections that an agent keeps open. The
+//! control plane has its own limits and periods. What is left of the onboarding (polls that began then,
+//! handshakes) is not counted: the measured interval begins a heartbeat's period after the last node
+//! became active. Memory is read at its end, and is that of a process that has onboarded them all.
+
+use std::path::Path;
+
+use gpuaas_client::failure::{Exit, Failure, store_failure};
+use gpuaas_client::terminal::Terminal;
+use gpuaas_engine::{Clock as _, ClockChoice, RealClock};
+use gpuaas_store::ScratchDatabase;
+use gpuaas_types::NodeState;
+use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
+use gpuaas_types::codes::CommandCode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+
+use super::{fleet, usage};
+use crate::arguments::{BenchIdleArgs, MachineClass};
+use crate::control_plane::{ControlPlanePlan, ControlPlaneProcess};
+use crate::hosts::options::HostMode;
+use crate::lab_setup::free_port;
+use crate::operator::SITE;
+use crate::region::temporary_dir;
+use crate::simulator::{Simulator, SimulatorPlan};
+
+/// Connections that an agent keeps: one on which it waits for tasks, one for its heartbeats.
+const CONNECTIONS_PER_NODE: u64 = 2;
+/// Open files of either process that are for anything else; silent connections have places beside those
+/// in use.
+const OTHER_FILES: u64 = 2_048;
+/// How a line of the metrics begins that counts heartbeats which were answered well.
+const HEARTBEATS: &str = "gpuaas_http_requests_total{method=\"POST\",\
+    route=\"/agent/v1/heartbeat\",status=\"200\"}";
+
+/// The result of `gpuaas bench idle`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct IdleReport {
+    /// Active nodes.
+    pub nodes: usize,
+    /// Database: `sqlite` or `postgres`.
+    pub database: &'static str,
+    /// Length of the measured interval.
+    pub seconds: f64,
+    /// Share of one core that the control plane used, in percent; a PostgreSQL's is not in it.
+    pub cpu_percent_of_core: f64,
+    /// The control plane's resident memory at the end.
+    pub rss_bytes: u64,
+    /// Requests that the region received in a minute.
+    pub maas_calls_per_minute: f64,
+    /// Heartbeats that were answered well in a second.
+    pub heartbeats_per_second: f64,
+}
+
+/// What is counted, at one moment.
+struct Reading {
+    cpu_seconds: f64,
+    maas_calls: u64,
+    heartbeats: u64,
+    at: gpuaas_types::Timestamp,
+}
+
+/// What the counters of two readings are apart.
+struct Interval {
+    begin: Reading,
+    end: Reading,
+    rss_bytes: u64,
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// `benchmark_unusable` where the interval is shorter than a heartbeat's period, this process may not
+/// open enough files or the metrics cannot be read;
+/// `nodes_not_active`; `usage_unreadable`; what keeps its parts from starting.
+pub async fn run(args: BenchIdleArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    check_seconds(args.seconds)?;
+    allow_open_files(args.nodes)?;
+    let folder = temporary_dir()?;
+    let simulator = Simulator::start(&SimulatorPlan {
+        machines: args.nodes,
+        names: &[],
+        seed: args.seed,
+        class: MachineClass::Zero,
+        hosts: HostMode::Fleet,
+        real_hosts: 0,
+        rootfs: None,
+        lost: Vec::new(),
+        hosts_dir: folder.path().join("hosts"),
+        clock: ClockChoice::Real,
+        faults: None,
+        log: folder.path().join("simulator.log"),
+    })
+    .await?;
+    let report = with_database(&args, folder.path(), &simulator, terminal).await;
+    simulator.stop().await;
+    let report = report?;
+    terminal.data(&if args.json { super::report::json(&report)? } else { report.table() })
+}
+
+/// A shorter interval may have no heartbeat in it: agents that enrolled together send theirs together.
+fn check_seconds(seconds: f64) -> Result<(), Failure> {
+    if seconds >= f64::from(HEARTBEAT_INTERVAL_SECONDS) {
+        return Ok(());
+    }
+    let detail = format!("{seconds} s are less than an agent's {HEARTBEAT_INTERVAL_SECONDS} s");
+    Err(Failure::usage(CommandCode::BenchmarkUnusable, detail)
+        .hint("give whole periods of a heartbeat, such as --seconds 60"))
+}
+
+/// Has the processes that are started from here open as many files as they need.
+fn allow_open_files(nodes: usize) -> Result<(), Failure> {
+    let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
+    let wanted = nodes.saturating_mul(CONNECTIONS_PER_NODE).saturating_add(OTHER_FILES);
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    if most < wanted {
+        let detail = format!("{nodes} nodes want {wanted} open files, and {most} are allowed");
+        return Err(Failure::local(CommandCode::BenchmarkUnusable, detail)
+            .hint("raise the hard limit (`ulimit -Hn`), or ask for fewer nodes"));
+    }
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: limit.maximum, ..limit };
+        setrlimit(Resource::Nofile, raised).map_err(|error| {
+            let detail = format!("the limit of open files stays as it is: {error}");
+            Failure::local(CommandCode::BenchmarkUnusable, detail)
+        })?;
+    }
+    Ok(())
+}
+
+async fn with_database(
+    args: &BenchIdleArgs,
+    folder: &Path,
+    simulator: &Simulator,
+    terminal: &mut Terminal,
+) -> Result<IdleReport, Failure> {
+    let Some(url) = &args.database else {
+        return with_control_plane(args, folder, None, simulator, terminal).await;
+    };
+    let name = format!("gpuaas_bench_{}_{}", RealClock.now().as_seconds(), std::process::id());
+    let database = ScratchDatabase::create(url, &name).await.map_err(store_failure)?;
+    let url = Some(database.url().to_owned());
+    let report = with_control_plane(args, folder, url, simulator, terminal).await;
+    database.drop_database().await.map_err(store_failure)?;
+    report
+}
+
+async fn with_control_plane(
+    args: &BenchIdleArgs,
+    folder: &Path,
+    database: Option<String>,
+    simulator: &Simulator,
+    terminal: &mut Terminal,
+) -> Result<IdleReport, Failure> {
+    let engine = if database.is_some() { "postgres" } else { "sqlite" };
+    let plan = ControlPlanePlan {
+        listen: free_port()?,
+        node_listen: Some(free_port()?),
+        data: folder.join("control-plane"),
+        database,
+        clock: ClockChoice::Real,
+        sweeps: false,
+        nats: None,
+    };
+    let mut process = ControlPlaneProcess::new(plan.clone(), folder.join("serve.log"));
+    let measured = measure(args, &plan, &mut process, simulator, terminal).await;
+    process.kill();
+    Ok(report(args.nodes, engine, &measured?))
+}
+
+async fn measure(
+    args: &BenchIdleArgs,
+    plan: &ControlPlanePlan,
+    process: &mut ControlPlaneProcess,
+    simulator: &Simulator,
+    terminal: &mut Terminal,
+) -> Result<Interval, Failure> {
+    let client = process.start().await?;
+    let pid = process.pid().ok_or_else(|| unusable("the control plane has ended"))?;
+    let machines = simulator.machine_inventory().await?;
+    fleet::add_site_and_profile(&client, simulator).await?;
+    fleet::onboard_all(&client, &machines, &RealClock, 0.0, terminal).await?;
+    let nodes = client.nodes(Some(SITE), None).await?.items;
+    let active = nodes.iter().filter(|node| node.state == NodeState::Active).count();
+    if active < args.nodes {
+        let detail = format!("{active} of {} nodes are active", args.nodes);
+        return Err(Failure::new(Exit::Parked, CommandCode::NodesNotActive, detail));
+    }
+    drop(nodes);
+    let metrics = Metrics::new(plan)?;
+    pass(f64::from(HEARTBEAT_INTERVAL_SECONDS)).await;
+    let begin = Reading::take(pid, &metrics, simulator).await?;
+    pass(args.seconds).await;
+    // Memory first: what the end's own requests take is not the fleet's.
+    let rss_bytes = usage::rss_bytes(pid)?;
+    let end = Reading::take(pid, &metrics, simulator).await?;
+    Ok(Interval { begin, end, rss_bytes })
+}
+
+async fn pass(seconds: f64) {
+    RealClock.sleep_until(RealClock.now().plus_seconds(seconds)).await;
+}
+
+impl Reading {
+    async fn take(pid: u32, metrics: &Metrics, simulator: &Simulator) -> Result<Self, Failure> {
+        let maas_calls = simulator.record().await?.calls();
+        let heartbeats = heartbeats(&metrics.read().await?);
+        let (cpu_seconds, at) = (usage::cpu_seconds_of(pid)?, RealClock.now());
+        Ok(Self { cpu_seconds, maas_calls, heartbeats, at })
+    }
+}
+
+/// The control plane's metrics, as a Prometheus reads them.
+struct Metrics {
+    http: reqwest::Client,
+    url: String,
+    token: String,
+}
+
+impl Metrics {
+    fn new(plan: &ControlPlanePlan) -> Result<Self, Failure> {
+        let token = std::fs::read_to_string(plan.token_file())
+            .map_err(|error| Failure::local(CommandCode::TokenUnreadable, error.to_string()))?;
+        let http = reqwest::Client::builder()
+            .timeout(std::time::Duration::from_secs(60))
+            .tls_certs_only([])
+            .build()
+            .map_err(|error| Failure::local(CommandCode::HttpUnavailable, error.to_string()))?;
+        let url = format!("http://{}/metrics", plan.listen);
+        Ok(Self { http, url, token: token.trim().to_owned() })
+    }
+
+    async fn read(&self) -> Result<String, Failure> {
+        let failed = |error: reqwest::Error| unusable(&error.to_string());
+        let answer = self.http.get(&self.url).bearer_auth(&self.token).send().await;
+        let answer = answer.and_then(reqwest::Response::error_for_status).map_err(failed)?;
+        answer.text().await.map_err(failed)
+    }
+}
+
+/// Heartbeats that were answered well since the process began.
+fn heartbeats(metrics: &str) -> u64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(HEARTBEATS));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
+}
+
+fn report(nodes: usize, database: &'static str, interval: &Interval) -> IdleReport {
+    let Interval { begin, end, rss_bytes } = interval;
+    let seconds = end.at.seconds_since(begin.at).max(f64::EPSILON);
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2 to the 52nd")]
+    let per_second = |before: u64, after: u64| after.saturating_sub(before) as f64 / seconds;
+    IdleReport {
+        nodes,
+        database,
+        seconds,
+        cpu_percent_of_core: (end.cpu_seconds - begin.cpu_seconds) / seconds * 100.0,
+        rss_bytes: *rss_bytes,
+        maas_calls_per_minute: per_second(begin.maas_calls, end.maas_calls) * 60.0,
+        heartbeats_per_second: per_second(begin.heartbeats, end.heartbeats),
+    }
+}
+
+fn unusable(why: &str) -> Failure {
+    Failure::local(CommandCode::BenchmarkUnusable, why)
+}
+
+impl IdleReport {
+    #[expect(clippy::cast_precision_loss, reason = "memory of one process")]
+    fn table(&self) -> String {
+        format!(
+            "nodes                  {}\ndatabase               {}\nmeasured for           {:.0} s\n\
+             processor              {:.2} % of a core\nmemory                 {:.1} MiB\n\
+             MAAS calls per minute  {:.1}\nheartbeats per second  {:.1}\n",
+            self.nodes,
+            self.database,
+            self.seconds,
+            self.cpu_percent_of_core,
+            self.rss_bytes as f64 / 1_048_576.0,
+            self.maas_calls_per_minute,
+            self.heartbeats_per_second
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_types::Timestamp;
+
+    use super::*;
+
+    fn reading(at: i64, cpu_seconds: f64, maas_calls: u64, heartbeats: u64) -> Reading {
+        Reading { cpu_seconds, maas_calls, heartbeats, at: Timestamp::from_micros(at * 1_000_000) }
+    }
+
+    #[test]
+    fn figures_are_of_the_interval_alone() {
+        let (begin, end) = (reading(1000, 40.0, 900, 50), reading(1060, 41.2, 912, 10_050));
+        let report = report(5000, "sqlite", &Interval { begin, end, rss_bytes: 3 << 20 });
+        assert!((report.cpu_percent_of_core - 2.0).abs() < 1e-9);
+        assert!((report.maas_calls_per_minute - 12.0).abs() < 1e-9);
+        assert!((report.heartbeats_per_second - 10_000.0 / 60.0).abs() < 1e-9);
+        assert_eq!((report.nodes, report.rss_bytes), (5000, 3_145_728));
+        assert!(report.table().contains("memory                 3.0 MiB"), "{}", report.table());
+    }
+
+    #[test]
+    fn heartbeats_are_those_that_were_answered_well() {
+        let metrics = "# TYPE gpuaas_http_requests counter\n\
+            gpuaas_http_requests_total{method=\"POST\",route=\"/agent/v1/heartbeat\",status=\"401\"} 7\n\
+            gpuaas_http_requests_total{method=\"POST\",route=\"/agent/v1/heartbeat\",status=\"200\"} 42\n";
+        assert_eq!(heartbeats(metrics), 42);
+        assert_eq!(heartbeats("# EOF\n"), 0);
+    }
+
+    #[test]
+    fn an_interval_has_heartbeats_in_it() {
+        assert!(check_seconds(30.0).is_ok());
+        assert_eq!(check_seconds(29.9).unwrap_err().code(), "benchmark_unusable");
+    }
+
+    #[test]
+    fn more_nodes_than_files_are_refused() {
+        let refused = allow_open_files(usize::MAX).unwrap_err();
+        assert_eq!(refused.code(), "benchmark_unusable");
+    }
+}

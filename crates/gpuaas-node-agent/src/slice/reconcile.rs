@@ -1,0 +1,253 @@
+//! What of slices does not fit together on this host: domains and holders of functions that are of no
+//! claim, and claims whose guest booted and whose domain does not run.
+//!
+//! The folder of a claim is written before its domain is defined and removed after the domain is gone,
+//! so a domain without a folder is one that nobody will take back. It is looked for when the agent
+//! starts, before anything is discovered or launched, and now and then. The agent says so in its
+//! heartbeats. It stops such a domain at its start alone, where the host's settings want that, and only
+//! one that bears a claim's name: a person's own domain is reported and left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+
+use gpuaas_types::ClaimId;
+use gpuaas_types::slice::SLICES_FOLDER;
+use host_facts::HostRoot;
+
+use super::guest_call;
+use super::host::SliceHostError;
+use super::live::LiveSliceHost;
+
+/// Beginning of the name of a claim's domain.
+const DOMAIN_PREFIX: &str = "gpuaas-";
+/// Driver of functions that are for guests.
+const GUEST_DRIVER: &str = "vfio-pci";
+
+/// A claim that has a folder on the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct SurveyedClaim {
+    /// Whether its guest called, and was not stopped since.
+    is_booted: bool,
+    /// PCI functions of its domain.
+    functions: BTreeSet<String>,
+}
+
+type Claims = BTreeMap<ClaimId, SurveyedClaim>;
+
+/// Claims, domains and holders of a host. Claims are read before and after the rest: what is launched
+/// or taken back meanwhile is no discrepancy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct HostSurvey {
+    before: Claims,
+    /// Domains by name, and whether they run.
+    domains: BTreeMap<String, bool>,
+    /// PCI functions for guests that somebody holds, with the holders.
+    held: Vec<(String, String)>,
+    after: Claims,
+}
+
+/// Something of slices that does not fit together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SliceDiscrepancy {
+    /// A domain is of no claim.
+    DomainUnclaimed {
+        /// Its name.
+        name: String,
+        /// Whether it was stopped and forgotten.
+        is_stopped: bool,
+    },
+    /// A function is held by something else than the domain of a claim.
+    FunctionHeld {
+        /// PCI address.
+        address: String,
+        /// Programs and process numbers.
+        holders: String,
+    },
+    /// The guest of a claim booted, and its domain does not run.
+    DomainMissing {
+        /// The claim.
+        claim: ClaimId,
+        /// Whether libvirt knows the domain.
+        is_defined: bool,
+    },
+}
+
+impl fmt::Display for SliceDiscrepancy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DomainUnclaimed { name, is_stopped: false } => {
+                write!(f, "slice_domain_unclaimed: domain {name} is of no claim of this host")
+            }
+            Self::DomainUnclaimed { name, is_stopped: true } => {
+                write!(f, "slice_domain_unclaimed: domain {name} was of no claim and is stopped")
+            }
+            Self::FunctionHeld { address, holders } => {
+                write!(
+                    f,
+                    "slice_function_held: {holders} holds {address}, which no claim's domain has"
+                )
+            }
+            Self::DomainMissing { claim, is_defined } => {
+                let state = if *is_defined { "does not run" } else { "is gone" };
+                write!(
+                    f,
+                    "slice_domain_missing: the guest of claim {claim} booted, its domain {state}"
+                )
+            }
+        }
+    }
+}
+
+fn claim_of(name: &str) -> Option<ClaimId> {
+    name.strip_prefix(DOMAIN_PREFIX)?.parse().ok()
+}
+
+impl HostSurvey {
+    fn discrepancies(&self) -> Vec<SliceDiscrepancy> {
+        let is_claimed = |name: &str| {
+            claim_of(name)
+                .is_some_and(|id| self.before.contains_key(&id) || self.after.contains_key(&id))
+        };
+        let unclaimed = self.domains.keys().filter(|name| !is_claimed(name)).map(|name| {
+            SliceDiscrepancy::DomainUnclaimed { name: name.clone(), is_stopped: false }
+        });
+        let claimed = |address: &str| {
+            let mut claims = self.before.values().chain(self.after.values());
+            claims.any(|claim| claim.functions.contains(address))
+        };
+        let held = self.held.iter().filter(|(address, _)| !claimed(address)).map(|one| {
+            SliceDiscrepancy::FunctionHeld { address: one.0.clone(), holders: one.1.clone() }
+        });
+        let missing = self.after.iter().filter_map(|(id, claim)| {
+            let was_booted = self.before.get(id).is_some_and(|claim| claim.is_booted);
+            let domain = self.domains.get(&format!("{DOMAIN_PREFIX}{id}"));
+            (was_booted && claim.is_booted && domain != Some(&true)).then_some(
+                SliceDiscrepancy::DomainMissing { claim: *id, is_defined: domain.is_some() },
+            )
+        });
+        unclaimed.chain(held).chain(missing).collect()
+    }
+}
+
+/// Addresses of the host's functions in a domain's document, which has an element a line.
+fn functions_of(document: &str) -> BTreeSet<String> {
+    let address = |line: &str| {
+        let rest = line.trim().strip_prefix("<address domain=")?;
+        let mut parts = rest.split('"').skip(1).step_by(2).map(|part| part.strip_prefix("0x"));
+        let mut next = || parts.next().flatten();
+        Some(format!("{}:{}:{}.{}", next()?, next()?, next()?, next()?))
+    };
+    document.lines().filter_map(address).collect()
+}
+
+fn read_claims(root: &HostRoot) -> Claims {
+    let folder = root.join(SLICES_FOLDER.trim_start_matches('/'));
+    let folders = fs::read_dir(folder).into_iter().flatten().flatten();
+    let claims = folders.filter_map(|folder| {
+        let id: ClaimId = folder.file_name().to_str()?.parse().ok()?;
+        let document = fs::read_to_string(folder.path().join("domain.xml")).unwrap_or_default();
+        let is_booted = guest_call::received_call(&folder.path()).is_some();
+        Some((id, SurveyedClaim { is_booted, functions: functions_of(&document) }))
+    });
+    claims.collect()
+}
+
+/// Whether a slice was ever launched on the host.
+pub(super) fn had_slices(root: &HostRoot) -> bool {
+    root.join(SLICES_FOLDER.trim_start_matches('/')).is_dir()
+}
+
+/// What of slices does not fit together on `host`; with `stops`, domains with a claim's name that are of
+/// no claim are stopped and forgotten.
+///
+/// # Errors
+/// libvirt, sysfs or procfs cannot be asked.
+pub(super) async fn find_discrepancies(
+    host: &LiveSliceHost<'_>,
+    stops: bool,
+) -> Result<Vec<SliceDiscrepancy>, SliceHostError> {
+    let before = read_claims(host.root());
+    let domains = host.domains().await?;
+    let functions = host.topology().await?.functions.into_iter();
+    let held = functions.filter(|one| one.driver.as_deref() == Some(GUEST_DRIVER));
+    let held = held.filter_map(|one| {
+        let holders = one.holders.filter(|holders| !holders.is_empty())?;
+        let names = holders.iter().map(|it| format!("{} ({})", it.program, it.pid));
+        Some((one.address, names.collect::<Vec<_>>().join(" and ")))
+    });
+    let held = held.collect();
+    let survey = HostSurvey { before, domains, held, after: read_claims(host.root()) };
+    let mut found = survey.discrepancies();
+    for one in found.iter_mut().filter(|_| stops) {
+        let SliceDiscrepancy::DomainUnclaimed { name, is_stopped } = one else { continue };
+        if claim_of(name).is_none() {
+            continue;
+        }
+        let is_running = survey.domains.get(name).copied().unwrap_or_default();
+        match host.remove_domain(name, is_running).await {
+            Ok(()) => *is_stopped = true,
+            Err(error) => tracing::warn!(%error, name, "an unclaimed domain cannot be stopped"),
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(last: u32) -> ClaimId {
+        format!("01913f6e-7c00-7000-8000-{last:012}").parse().unwrap()
+    }
+
+    fn texts(survey: &HostSurvey) -> Vec<String> {
+        survey.discrepancies().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_fits_together_is_silent_and_each_misfit_is_named() {
+        let document = "<source>\n  <address domain=\"0x0000\" bus=\"0x19\" slot=\"0x00\" function=\"0x0\"/>\n\
+            </source>\n<address type=\"pci\" domain=\"0x0000\" bus=\"0x06\" slot=\"0x00\" function=\"0x0\"/>";
+        let functions = functions_of(document);
+        assert_eq!(functions, BTreeSet::from(["0000:19:00.0".to_owned()]));
+        let claims = Claims::from([(id(1), SurveyedClaim { is_booted: true, functions })]);
+        let name = |last| format!("{DOMAIN_PREFIX}{}", id(last));
+        let holder = |address: &str| (address.to_owned(), "qemu (7)".to_owned());
+        let healthy = HostSurvey {
+            before: claims.clone(),
+            domains: BTreeMap::from([(name(1), true)]),
+            held: vec![holder("0000:19:00.0")],
+            after: claims.clone(),
+        };
+        assert_eq!(texts(&healthy), [""; 0]);
+        let mut odd = healthy.clone();
+        odd.domains.extend([(name(2), false), ("my-own".to_owned(), true)]);
+        odd.held.push(holder("0000:1a:00.1"));
+        let wanted = [
+            format!("slice_domain_unclaimed: domain {} is of no claim of this host", name(2)),
+            "slice_domain_unclaimed: domain my-own is of no claim of this host".to_owned(),
+            "slice_function_held: qemu (7) holds 0000:1a:00.1, which no claim's domain has"
+                .to_owned(),
+        ];
+        assert_eq!(texts(&odd), wanted);
+        for (domains, state) in
+            [(BTreeMap::from([(name(1), false)]), "does not run"), (BTreeMap::new(), "is gone")]
+        {
+            let missing = HostSurvey { domains, held: Vec::new(), ..healthy.clone() };
+            let claim = id(1);
+            let text = format!(
+                "slice_domain_missing: the guest of claim {claim} booted, its domain {state}"
+            );
+            assert_eq!(texts(&missing), [text]);
+            // It was stopped, or taken back, while the host was read.
+            for after in [Claims::from([(claim, SurveyedClaim::default())]), Claims::new()] {
+                assert_eq!(texts(&HostSurvey { after, ..missing.clone() }), [""; 0]);
+            }
+        }
+        // Launched, or taken back to the end, meanwhile.
+        for (before, after) in [(Claims::new(), claims.clone()), (claims, Claims::new())] {
+            assert_eq!(texts(&HostSurvey { before, after, ..healthy.clone() }), [""; 0]);
+        }
+    }
+}

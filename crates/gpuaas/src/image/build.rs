@@ -1,0 +1,198 @@
+//! `gpuaas image build`: an archive from a recipe.
+
+use std::path::PathBuf;
+
+use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::output;
+use gpuaas_client::terminal::Terminal;
+use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_image::build::{
+    BuildError, BuildOutcome, BuildRequest, EmbeddedFile, MmdebstrapBase, build,
+};
+use gpuaas_image::plan::{recipe_files, recipe_repositories};
+use gpuaas_image::recipe::RecipeBase;
+use gpuaas_types::codes::CommandCode;
+use serde::Serialize;
+
+use super::planning::{PlannedImage, bundle_files, plan_image};
+use super::report::json;
+use crate::args::ImageBuildArgs;
+
+/// What `gpuaas image build --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct ImageBuildReport {
+    /// What was built.
+    #[serde(flatten)]
+    pub(super) outcome: BuildOutcome,
+    /// Seconds that it took.
+    pub(super) wall_seconds: f64,
+    /// Largest resident memory of this process in bytes; programs that it ran are not in it.
+    pub(super) peak_rss_bytes: u64,
+}
+
+/// Builds a recipe.
+///
+/// # Errors
+/// What is wrong with the recipe or an override; [`BuildError`].
+pub(super) fn run(args: &ImageBuildArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let planned = plan_image(&args.recipe, &args.overrides, None)?;
+    let target = args.to.clone().unwrap_or_else(|| planned.plan.artifact.clone().into());
+    let report = make(&planned, target.clone(), args.cache.clone())?;
+    if args.json {
+        return terminal.data(&json(&report)?);
+    }
+    let outcome = &report.outcome;
+    let missing = match outcome.optional_missing.as_slice() {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    };
+    terminal.data(&output::fields(&[
+        ("file", target.display().to_string()),
+        ("sha256", outcome.digest.clone()),
+        ("inputs", outcome.input_digest.clone()),
+        ("size", format!("{} MiB", outcome.size_bytes >> 20)),
+        ("packages", outcome.packages.to_string()),
+        ("kernel", outcome.kernel.clone()),
+        ("missing", missing),
+        ("layers", format!("{} made, {} reused", outcome.built_layers, outcome.reused_layers)),
+    ]))
+}
+
+/// Builds what was planned.
+///
+/// # Errors
+/// `image_build_unsupported`; [`BuildError`].
+pub(super) fn make(
+    planned: &PlannedImage,
+    target: PathBuf,
+    cache: PathBuf,
+) -> Result<ImageBuildReport, Failure> {
+    let begun = RealClock.now();
+    let base = base_of(planned)?;
+    let request = request(planned, target, cache)?;
+    let outcome = build(&request, &base).map_err(|error| build_failure(&error))?;
+    let wall_seconds = RealClock.now().seconds_since(begun);
+    Ok(ImageBuildReport { outcome, wall_seconds, peak_rss_bytes: peak_rss_bytes() })
+}
+
+fn base_of(planned: &PlannedImage) -> Result<MmdebstrapBase, Failure> {
+    let unsupported = |detail: String, hint: &str| {
+        Failure::local(CommandCode::ImageBuildUnsupported, detail).hint(hint)
+    };
+    let repositories = recipe_repositories(&planned.recipe, &planned.overrides);
+    let RecipeBase::Mmdebstrap { suite, .. } = &planned.recipe.base else {
+        let detail = format!("{} begins with a cloud image", planned.recipe.name);
+        return Err(unsupported(
+            detail,
+            "build a recipe whose base is mmdebstrap, such as host-debian12; `gpuaas image pipeline --dry-run` shows the plan of this one",
+        ));
+    };
+    if !repositories.is_empty() {
+        let detail =
+            format!("{} takes packages from {}", planned.recipe.name, repositories.join(", "));
+        return Err(unsupported(detail, "take repositories out of the recipe, or switch them off"));
+    }
+    if planned.plan.build_host != "this host" {
+        let detail = format!("{} is another host", planned.plan.build_host);
+        return Err(unsupported(
+            detail,
+            "run the same build there; unset PLATFORM_CONTROL_SSH_HOST",
+        ));
+    }
+    if planned.overrides.value("MAAS_FILETYPE") != "tgz" {
+        let detail = format!("the type {}", planned.overrides.value("MAAS_FILETYPE"));
+        return Err(unsupported(
+            detail,
+            "leave --maas-filetype out: MAAS makes disks of a tgz by itself",
+        ));
+    }
+    let mirror = planned.overrides.value("BASE_URL").to_owned();
+    Ok(MmdebstrapBase { suite: suite.clone(), mirror })
+}
+
+fn request(
+    planned: &PlannedImage,
+    target: PathBuf,
+    cache: PathBuf,
+) -> Result<BuildRequest, Failure> {
+    let plan = &planned.plan;
+    let steps = plan.build.as_ref().ok_or_else(|| {
+        Failure::usage(CommandCode::ImageRecipeInvalid, "SKIP_BUILD=1 leaves nothing to build")
+            .hint("leave --skip-build out, or upload what was built: `gpuaas image upload FILE --site SITE`")
+    })?;
+    let mut files: Vec<EmbeddedFile> = recipe_files(&planned.recipe, &planned.overrides)
+        .into_iter()
+        .map(|(path, content)| EmbeddedFile { path, content: content.into_bytes(), mode: 0o644 })
+        .collect();
+    files.extend(bundle_files(&steps.bundles)?);
+    let name = planned.overrides.value("MAAS_NAME");
+    let bundle = |one: &gpuaas_image::plan::EmbeddedBundle| format!("{}@{}", one.name, one.version);
+    let host = url_host(planned.overrides.value("BASE_URL"));
+    Ok(BuildRequest {
+        name: name.strip_prefix("custom/").unwrap_or(name).to_owned(),
+        plan_digest: plan.input_digest.clone(),
+        required: steps.required.clone(),
+        optional: steps.optional.clone(),
+        files,
+        bundles: steps.bundles.iter().map(bundle).collect(),
+        kernel_arguments: steps.kernel_arguments.split_whitespace().map(str::to_owned).collect(),
+        allowed_sources: vec![host],
+        most_bytes: gpuaas_image::size::parse(&steps.size),
+        cache,
+        target,
+    })
+}
+
+/// The host of a URL.
+fn url_host(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split('/').next().unwrap_or_default();
+    authority.split(':').next().unwrap_or_default().to_owned()
+}
+
+/// `VmHWM` of this process (proc(5)); 0 where the kernel does not say it.
+fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn build_failure(error: &BuildError) -> Failure {
+    Failure::coded(Exit::Local, error.code(), "The image was not built", error.to_string())
+        .hint(error.hint())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command, ImageCommand, parse};
+
+    #[test]
+    fn what_is_not_built_here_is_refused_with_what_to_do() {
+        for (line, wanted) in [
+            ("gpuaas image build h200-host-ubuntu2404", "cloud image"),
+            ("gpuaas image build host-debian12 --maas-filetype ddgz", "type ddgz"),
+        ] {
+            let Cli { command: Command::Image(ImageCommand::Build(args)), .. } =
+                parse(line.split_whitespace()).unwrap()
+            else {
+                panic!("{line}")
+            };
+            let (mut terminal, _) = Terminal::captured();
+            let failure = run(&args, &mut terminal).unwrap_err();
+            assert_eq!(failure.code(), "image_build_unsupported", "{failure}");
+            assert!(failure.problem.detail.contains(wanted), "{failure}");
+            assert!(!failure.problem.hint.is_empty(), "{failure}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_a_mirror() {
+        for (url, host) in
+            [("http://deb.debian.org/debian", "deb.debian.org"), ("http://a:80/x", "a"), ("", "")]
+        {
+            assert_eq!(url_host(url), host);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! `gpuaas image show`, `image diff` and `image sign`: what an archive holds, and a signed word for it.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use gpuaas_bundle::{Envelope, SigningKey};
+use gpuaas_client::failure::Failure;
+use gpuaas_client::output;
+use gpuaas_client::terminal::Terminal;
+use gpuaas_image::inventory::{ImageDiff, ImageInventory};
+use gpuaas_image::lineage::{STATEMENT_PAYLOAD_TYPE, provenance, spdx_document};
+use gpuaas_types::codes::CommandCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::report::json as printed;
+use crate::args::{ImageDiffArgs, ImageShowArgs, ImageSignArgs};
+use crate::input_file::read_file;
+
+/// What `gpuaas image show --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ImageShowReport {
+    digest: String,
+    size_bytes: u64,
+    tree_bytes: u64,
+    kernel: String,
+    kernel_arguments: String,
+    optional_missing: Value,
+    bundles: Value,
+    lineage: Value,
+    input_digest: Value,
+    packages: Vec<String>,
+}
+
+/// Prints what an archive holds.
+///
+/// # Errors
+/// `image_unreadable`.
+pub(super) fn show(args: &ImageShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let inventory = read(&args.file)?;
+    let record = &inventory.record;
+    let report = ImageShowReport {
+        digest: inventory.sha256.clone(),
+        size_bytes: inventory.size_bytes,
+        tree_bytes: inventory.tree_bytes,
+        kernel: inventory.kernels.join(" "),
+        kernel_arguments: inventory.kernel_arguments().to_owned(),
+        optional_missing: record["optional_missing"].clone(),
+        bundles: record["bundles"].clone(),
+        lineage: record["lineage"].clone(),
+        input_digest: record["version"].clone(),
+        packages: inventory.packages.iter().map(|p| format!("{}={}", p.name, p.version)).collect(),
+    };
+    if args.json {
+        return terminal.data(&printed(&report)?);
+    }
+    let list = |value: &Value| {
+        let words = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+        words.collect::<Vec<_>>().join(", ")
+    };
+    terminal.data(&output::fields(&[
+        ("sha256", report.digest),
+        (
+            "size",
+            format!("{} MiB, {} MiB unpacked", report.size_bytes >> 20, report.tree_bytes >> 20),
+        ),
+        ("kernel", report.kernel),
+        ("arguments", report.kernel_arguments),
+        ("packages", report.packages.len().to_string()),
+        ("missing", list(&report.optional_missing)),
+        ("bundles", list(&report.bundles)),
+        ("lineage", list(&report.lineage)),
+        ("inputs", report.input_digest.as_str().unwrap_or("no record of a build").to_owned()),
+    ]))
+}
+
+/// Prints what differs between two archives.
+///
+/// # Errors
+/// `image_unreadable`.
+pub(super) fn diff(args: &ImageDiffArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let diff = ImageDiff::new(&read(&args.first)?, &read(&args.second)?);
+    if args.json {
+        return terminal.data(&printed(&diff)?);
+    }
+    if diff.identical {
+        return terminal.data("the same bytes");
+    }
+    let signs = [
+        ("+", &diff.added_packages),
+        ("-", &diff.removed_packages),
+        ("+", &diff.added_files),
+        ("-", &diff.removed_files),
+        ("~", &diff.changed_files),
+    ];
+    for (sign, names) in signs {
+        for name in names {
+            terminal.data(&format!("{sign} {name}"))?;
+        }
+    }
+    for package in &diff.changed_packages {
+        terminal.data(&format!("~ {} {} -> {}", package.name, package.from, package.to))?;
+    }
+    for (what, pair) in [("kernel", &diff.kernel), ("arguments", &diff.kernel_arguments)] {
+        if let Some([from, to]) = pair {
+            terminal.data(&format!("~ {what} {from} -> {to}"))?;
+        }
+    }
+    terminal
+        .data(&format!("size {:+} bytes, unpacked {:+} bytes", diff.size_bytes, diff.tree_bytes))
+}
+
+/// Writes the SPDX document and the signed statement beside an archive.
+///
+/// # Errors
+/// `image_unreadable`, `image_unwritable`, a key that is none.
+pub(super) fn sign(args: &ImageSignArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let key = SigningKey::from_pem(&read_file(&args.key)?).map_err(|error| {
+        let detail = format!("{}: {error}", args.key.display());
+        Failure::usage(CommandCode::FileUnreadable, detail)
+            .hint("name a private key that `gpuaas bundle key FILE` has made")
+    })?;
+    let inventory = read(&args.file)?;
+    let name =
+        inventory.record["image"].as_str().map_or_else(|| base_name(&args.file), str::to_owned);
+    let sbom = spdx_document(&name, &inventory);
+    let statement = provenance(&name, &inventory, &sbom);
+    let envelope: Envelope = key
+        .sign_payload(STATEMENT_PAYLOAD_TYPE, &statement)
+        .map_err(|error| Failure::local(CommandCode::AnswerUnprintable, error.to_string()))?;
+    let sbom_file = beside(&args.file, "spdx.json");
+    let statement_file = beside(&args.file, "intoto.json");
+    write(&sbom_file, &sbom.to_string())?;
+    write(&statement_file, &printed(&envelope)?)?;
+    let report = json!({
+        "digest": inventory.sha256,
+        "key_id": key.public().id(),
+        "packages": inventory.packages.len(),
+        "sbom": sbom_file,
+        "statement": statement_file,
+    });
+    if args.json {
+        return terminal.data(&printed(&report)?);
+    }
+    terminal.data(&output::fields(&[
+        ("sha256", inventory.sha256),
+        ("sbom", sbom_file.display().to_string()),
+        ("statement", statement_file.display().to_string()),
+        ("signed by", key.public().id()),
+    ]))
+}
+
+fn read(path: &Path) -> Result<ImageInventory, Failure> {
+    let read = File::open(path).and_then(ImageInventory::read);
+    read.map_err(|error| {
+        let detail = format!("{}: {error}", path.display());
+        Failure::local(CommandCode::ImageUnreadable, detail)
+            .hint("name an archive that is there, such as one of `gpuaas image build RECIPE`")
+    })
+}
+
+fn base_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The archive's path with another end behind it.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    path.with_file_name(format!("{}.{end}", base_name(path)))
+}
+
+/// Writes a file that is complete or as it was.
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let written = tempfile::NamedTempFile::new_in(folder).and_then(|file| {
+        let mut writer = BufWriter::new(file.as_file());
+        writer.write_all(text.as_bytes())?;
+        writer.flush()?;
+        drop(writer);
+        file.persist(path).map_err(|error| error.error)?;
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o644))
+    });
+    written.map_err(|error| {
+        Failure::local(CommandCode::ImageUnwritable, format!("{}: {error}", path.display()))
+            .hint("make the archive's folder writable, and make room in it")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use gpuaas_image::lint_benchmark::{FAULTS, FaultPlant};
+
+    use super::*;
+    use crate::args::{Cli, Command, ImageCommand, parse};
+
+    fn run(line: &str) -> Result<String, Failure> {
+        let Cli { command: Command::Image(command), .. } = parse(line.split_whitespace()).unwrap()
+        else {
+            panic!("{line}")
+        };
+        let (mut terminal, captured) = Terminal::captured();
+        match command {
+            ImageCommand::Show(args) => show(&args, &mut terminal),
+            ImageCommand::Diff(args) => diff(&args, &mut terminal),
+            ImageCommand::Sign(args) => sign(&args, &mut terminal),
+            _ => panic!("{line}"),
+        }
+        .map(|()| captured.stdout())
+    }
+
+    /// Two archives that differ, in a folder.
+    fn archives() -> (tempfile::TempDir, String, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut trees = FAULTS.iter().filter(|fault| matches!(fault.plant, FaultPlant::Tree(_)));
+        let mut make = |name: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, trees.next().unwrap().planted().unwrap().0).unwrap();
+            path.display().to_string()
+        };
+        let (first, second) = (make("a.tgz"), make("b.tgz"));
+        (folder, first, second)
+    }
+
+    #[test]
+    fn an_archive_is_shown_and_compared() {
+        let (_folder, first, second) = archives();
+        let shown: Value =
+            serde_json::from_str(&run(&format!("gpuaas image show {first} --json")).unwrap())
+                .unwrap();
+        assert!(shown["packages"].as_array().unwrap().len() > 3, "{shown}");
+        assert!(run(&format!("gpuaas image show {first}")).unwrap().contains("sha256"));
+        let same = run(&format!("gpuaas image diff {first} {first}")).unwrap();
+        assert_eq!(same.trim(), "the same bytes");
+        let text = run(&format!("gpuaas image diff {first} {second} --json")).unwrap();
+        let differs: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(differs["identical"], false);
+        assert!(run(&format!("gpuaas image diff {first} {second}")).unwrap().contains("size "));
+        let failure = run("gpuaas image show /nowhere.tgz").unwrap_err();
+        assert_eq!(failure.code(), "image_unreadable");
+    }
+
+    #[test]
+    fn a_statement_is_signed_about_these_bytes() {
+        let (folder, first, _) = archives();
+        let key = SigningKey::generate().unwrap();
+        let file = folder.path().join("key.pem");
+        fs::write(&file, key.to_pem()).unwrap();
+        let line = format!("gpuaas image sign {first} --key {} --json", file.display());
+        let report: Value = serde_json::from_str(&run(&line).unwrap()).unwrap();
+        let text = fs::read(report["statement"].as_str().unwrap()).unwrap();
+        let envelope = Envelope::parse(&text).unwrap();
+        assert_eq!(envelope.payload_type, STATEMENT_PAYLOAD_TYPE);
+        let payload = base64::engine::general_purpose::STANDARD.decode(&envelope.payload).unwrap();
+        let statement: Value = serde_json::from_slice(&payload).unwrap();
+        assert_eq!(statement["subject"][0]["digest"]["sha256"], report["digest"]);
+        let sbom = fs::read_to_string(report["sbom"].as_str().unwrap()).unwrap();
+        assert!(sbom.contains("SPDX-2.3"));
+        fs::write(&file, "no key").unwrap();
+        let failure = run(&line).unwrap_err();
+        assert!(failure.problem.hint.contains("bundle key"), "{failure}");
+    }
+}
