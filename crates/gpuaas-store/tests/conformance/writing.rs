@@ -16,32 +16,24 @@ use sqlx::{ConnectOptions as _, Connection as _};
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
 
-/// What another program holds, so that no run can be written: the file's lock on SQLite, the rows of
-/// all runs on PostgreSQL.
-enum HeldWrites {
-    Sqlite(rusqlite::Connection),
-    Postgres(sqlx::PgConnection),
-}
+/// The file's lock, which another program holds: nothing can be written until it is given back. Of
+/// PostgreSQL nothing is held: its answers take so long that requests queue meanwhile.
+struct HeldFile(Option<rusqlite::Connection>);
 
-impl HeldWrites {
-    async fn begin(fixture: &Fixture) -> Self {
-        if fixture.store.engine() == "sqlite" {
-            let path = fixture.database.folder.path().join("gpuaas.db");
-            let other = rusqlite::Connection::open(path).unwrap();
-            other.execute_batch("BEGIN IMMEDIATE").unwrap();
-            return Self::Sqlite(other);
+impl HeldFile {
+    fn begin(fixture: &Fixture) -> Self {
+        if fixture.store.engine() != "sqlite" {
+            return Self(None);
         }
-        let mut other = sqlx::PgConnection::connect(&fixture.database.url).await.unwrap();
-        sqlx::raw_sql("BEGIN; SELECT id FROM run FOR UPDATE").execute(&mut other).await.unwrap();
-        Self::Postgres(other)
+        let path = fixture.database.folder.path().join("gpuaas.db");
+        let other = rusqlite::Connection::open(path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        Self(Some(other))
     }
 
-    async fn end(self) {
-        match self {
-            Self::Sqlite(other) => other.execute_batch("ROLLBACK").unwrap(),
-            Self::Postgres(mut other) => {
-                sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
-            }
+    fn end(self) {
+        if let Some(other) = self.0 {
+            other.execute_batch("ROLLBACK").unwrap();
         }
     }
 }
@@ -57,11 +49,9 @@ fn a_failing_request_harms_no_other() {
             .collect();
         let mut made =
             Box::pin(join_all(asked.into_iter().map(|asked| fixture.store.onboard(NOON, asked))));
-        if fixture.store.engine() == "sqlite" {
-            let held = HeldWrites::begin(&fixture).await;
-            assert!(futures::poll!(made.as_mut()).is_pending());
-            held.end().await;
-        }
+        let held = HeldFile::begin(&fixture);
+        assert!(futures::poll!(made.as_mut()).is_pending());
+        held.end();
         let made = made.await;
         let refused: Vec<&StoreError> =
             made.iter().filter_map(|made| made.as_ref().err()).collect();
@@ -210,11 +200,11 @@ fn an_abandoned_request_is_written_all_the_same() {
         }
         let asked = fixture.onboarding("j22u11");
         let mut request = Box::pin(fixture.store.onboard(NOON, asked));
-        let held = HeldWrites::begin(&fixture).await;
+        let held = HeldFile::begin(&fixture);
         // One poll queues it; then its caller goes away.
         assert!(futures::poll!(request.as_mut()).is_pending());
         drop(request);
-        held.end().await;
+        held.end();
         fixture.node("other").await;
         assert_eq!(fixture.claim(NOON).await.len(), 2);
     });
@@ -368,9 +358,9 @@ fn requests_of_every_kind_share_commits_and_stay_strangers() {
         let before = store.counters();
         let more = claimed.iter().map(|claimed| store.add_report(progress(claimed), Vec::new()));
         let mut more = Box::pin(join_all(more));
-        let held = HeldWrites::begin(&fixture).await;
+        let held = HeldFile::begin(&fixture);
         assert!(futures::poll!(more.as_mut()).is_pending());
-        held.end().await;
+        held.end();
         assert!(more.await.iter().all(Result::is_ok));
         let after = store.counters();
         assert_eq!(after.write_transactions - before.write_transactions, 40, "{after:?}");

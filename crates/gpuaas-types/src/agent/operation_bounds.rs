@@ -20,8 +20,9 @@ const MOST_JOURNAL_LINES: u32 = 20_000;
 const ARCHIVE_BYTES: (u32, u32) = (64 << 10, 64 << 20);
 /// Longest wait for another one that installs packages, in seconds.
 const MOST_LOCK_SECONDS: u32 = 1800;
-/// Bytes of an agent's executable.
-const MOST_AGENT_BYTES: u64 = 64 << 20;
+/// Bytes of an agent's executable. One for nodes has some 10 MiB, one with debug information, as a
+/// development build makes it, more than 64.
+const MOST_AGENT_BYTES: u64 = 256 << 20;
 /// Seconds in which a new agent has to be heard: least, and most.
 const CONFIRM_SECONDS: (u32, u32) = (5, 900);
 
