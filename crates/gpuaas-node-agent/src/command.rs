@@ -4,7 +4,8 @@
 //! process group of its own. What does not end in time is killed with everything that it started.
 //! Programs run only on the machine of this process. For a host below another root, the host
 //! emulator may stand in: `PROGRAM ask COMMAND...` prints what the command prints there, and
-//! `PROGRAM run COMMAND...` does what it does there (`host.sh` has the same for phases).
+//! `PROGRAM run COMMAND...` does what it does there, and `PROGRAM write FILE VALUE` what the kernel
+//! does when somebody writes to sysfs (`host.sh` has the same for phases).
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -126,6 +127,38 @@ impl<'a> CommandRunner<'a> {
     ) -> Result<CommandOutput, CommandError> {
         tracing::info!(program, ?arguments, "runs");
         self.exec("run", program, arguments, seconds).await
+    }
+
+    /// Writes `value` to a file of sysfs, `path` being one of this process; an emulated host has its
+    /// emulator do it (`PROGRAM write PATH VALUE`), which plays the kernel. A kernel that waits for
+    /// whoever uses a device is given up after `seconds`; its thread ends when the kernel lets it.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub(crate) async fn write_sysfs(
+        self,
+        path: &Path,
+        value: &str,
+        seconds: u64,
+    ) -> Result<(), CommandError> {
+        let name = path.display().to_string();
+        tracing::info!(path = name, value, "writes");
+        if matches!(self, Self::Emulated(..)) {
+            return self.exec("write", &name, &[value], seconds).await.map(drop);
+        }
+        let (path, value) = (path.to_owned(), value.to_owned());
+        let write = tokio::task::spawn_blocking(move || {
+            // Nothing is created: what the kernel does not show cannot be set.
+            let mut file = std::fs::OpenOptions::new().write(true).open(path)?;
+            std::io::Write::write_all(&mut file, value.as_bytes())
+        });
+        let failed = |reason: String| CommandError::NotStarted { program: name.clone(), reason };
+        match timeout(Duration::from_secs(seconds), write).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(error))) => Err(failed(error.to_string())),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(_) => Err(CommandError::TimedOut { program: name, seconds }),
+        }
     }
 
     /// `emulator_verb`: what the host emulator is called with before the program.

@@ -34,13 +34,15 @@ use crate::slice_fleet;
 /// GPUs of the launches, by turns.
 const GPUS: [u32; 2] = [1, 2];
 /// Faults of every second launch, by turns. A guest that is never heard would be waited for by the wall.
-const FAULTS: [SliceFault; 6] = [
+const FAULTS: [SliceFault; 8] = [
     SliceFault::EraseLies,
     SliceFault::EraseStopsShort,
     SliceFault::EraseFails,
     SliceFault::ResetFails,
     SliceFault::StartFails,
     SliceFault::StopFails,
+    SliceFault::IdentityLost,
+    SliceFault::IdentityStays,
 ];
 /// Turns of control plane and agent after which a launch or a release counts as stuck.
 const TURNS: usize = 200;
@@ -191,7 +193,10 @@ impl Bench {
         let claim = self.claim(gpus).await?;
         let node_id = claim.node_id;
         let drives = self.launch(&claim).await?;
-        let at_launch = matches!(fault, Some(SliceFault::StartFails | SliceFault::GuestSilent));
+        let at_launch = matches!(
+            fault,
+            Some(SliceFault::StartFails | SliceFault::GuestSilent | SliceFault::IdentityLost)
+        );
         self.set_fault(node_id, fault.filter(|_| at_launch))?;
         self.report.launches += 1;
         let mut state = self.drive(&claim).await?;

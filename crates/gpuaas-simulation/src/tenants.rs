@@ -44,7 +44,7 @@ const CLAIMS: u32 = 1000;
 const ACTOR: &str = "tenant";
 
 /// Faults of hosts that may be mended.
-const FAULTS: [StandInFault; 8] = [
+const FAULTS: [StandInFault; 11] = [
     StandInFault::EraseLies,
     StandInFault::EraseStopsShort,
     StandInFault::EraseFails,
@@ -53,6 +53,9 @@ const FAULTS: [StandInFault; 8] = [
     StandInFault::GuestSilent,
     StandInFault::StartFails,
     StandInFault::StopFails,
+    StandInFault::BindFails,
+    StandInFault::IdentityLost,
+    StandInFault::IdentityStays,
 ];
 
 /// What tenants do and remember.

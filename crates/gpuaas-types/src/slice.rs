@@ -159,6 +159,8 @@ ProofSubject {
     GpuMemory = "gpu_memory",
     /// The virtual function was reset.
     VfReset = "vf_reset",
+    /// The virtual function has no GUID and no MAC address any more.
+    VfIdentityCleared = "vf_identity_cleared",
     /// The drive says that it erased itself.
     DriveErased = "drive_erased",
     /// What was written before the erase is not on the drive any more.
@@ -221,8 +223,46 @@ pub struct SliceDevices {
     pub gpu: String,
     /// PCI address of the virtual function; none: the slot has none.
     pub fabric_vf: Option<String>,
+    /// What the virtual function is on the fabric; none: nothing that a physical function could set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<FabricIdentity>,
     /// The drive; none: the slot has none.
     pub drive: Option<SliceDrive>,
+}
+
+string_enum! {
+/// What a virtual function is known by on the fabric.
+FabricIdentityKind {
+    /// Node GUID and port GUID of InfiniBand, which are the same.
+    Guid = "guid",
+    /// MAC address of Ethernet.
+    Mac = "mac",
+}
+}
+
+impl FabricIdentityKind {
+    /// The value of a virtual function that has none.
+    #[must_use]
+    pub const fn none(self) -> &'static str {
+        match self {
+            Self::Guid => "00:00:00:00:00:00:00:00",
+            Self::Mac => "00:00:00:00:00:00",
+        }
+    }
+}
+
+/// What a virtual function is on the fabric, which is set through its physical function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FabricIdentity {
+    /// PCI address of the physical function.
+    pub physical_function: String,
+    /// Number of the virtual function, from 0.
+    pub index: u32,
+    /// What the value is.
+    pub kind: FabricIdentityKind,
+    /// The value: `96:6d:ae:f0:00:12:34:01`.
+    pub value: String,
 }
 
 /// The drive of a slot, for the agent.
@@ -235,6 +275,9 @@ pub struct SliceDrive {
     pub path: String,
     /// How it erases itself; the first one that there is.
     pub erase_methods: Vec<EraseMethod>,
+    /// PCI address of its controller, where the guest gets that; none: it gets a block device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<String>,
 }
 
 /// What cloud-init reads in a guest, as its data source NoCloud has it.

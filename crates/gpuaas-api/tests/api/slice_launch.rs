@@ -167,6 +167,7 @@ async fn what_lies_or_fails_keeps_its_slots_until_somebody_acts() {
         (StandInFault::StopFails, "stop failed"),
         (StandInFault::FilesStay, "files_removed"),
         (StandInFault::DrivesReplaced, "erase failed"),
+        (StandInFault::IdentityStays, "reset failed"),
     ] {
         let slice = SliceRig::new().await;
         let id = slice.running().await;
@@ -201,14 +202,19 @@ async fn what_lies_or_fails_keeps_its_slots_until_somebody_acts() {
 #[tokio::test]
 async fn a_launch_that_fails_is_taken_back_and_one_that_may_not_be_is_refused() {
     let slice = SliceRig::new().await;
-    slice.host.set_faults([StandInFault::StartFails]);
-    let id = slice.claim().await;
-    slice.launch(&id, "debian-13.raw").await.ok();
-    slice.drive().await;
-    let ended = slice.show(&id).await;
-    assert_eq!((&ended["state"], &ended["run"]["kind"]), (&json!("released"), &json!("release")));
-    assert!(ended["reason"].as_str().unwrap().contains("start failed"), "{ended}");
-    assert_eq!(slice.slot(0).await.0, "free", "it was proven clean");
+    for (fault, reason) in
+        [(StandInFault::StartFails, "start failed"), (StandInFault::IdentityLost, "identity_lost")]
+    {
+        slice.host.set_faults([fault]);
+        let id = slice.claim().await;
+        slice.launch(&id, "debian-13.raw").await.ok();
+        slice.drive().await;
+        let ended = slice.show(&id).await;
+        let kind = &ended["run"]["kind"];
+        assert_eq!((&ended["state"], kind), (&json!("released"), &json!("release")));
+        assert!(ended["reason"].as_str().unwrap().contains(reason), "{ended}");
+        assert_eq!(slice.slot(0).await.0, "free", "it was proven clean");
+    }
     // Held by somebody: nothing is written to its drive, and an operator has to look.
     slice.host.set_faults([StandInFault::DevicesHeld]);
     let id = slice.claim().await;

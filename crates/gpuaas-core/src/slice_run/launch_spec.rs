@@ -2,11 +2,13 @@
 
 use gpuaas_types::ClaimId;
 use gpuaas_types::claim::ClaimedSlot;
-use gpuaas_types::slice::{SliceAction, SliceDevices, SliceDrive, SliceSeed, SliceTask};
+use gpuaas_types::slice::{
+    FabricIdentity, FabricIdentityKind, SliceAction, SliceDevices, SliceDrive, SliceSeed, SliceTask,
+};
 use gpuaas_types::topology::HostTopology;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{DomainFault, DomainPlan, DomainPolicy, DomainRequest};
+use crate::domain::{DomainFault, DomainPlan, DomainPolicy, DomainRequest, NvmeAttachment};
 
 /// What a launch is carried out with, and later the release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +44,7 @@ pub fn launch_spec(
         image: image.to_owned(),
         seed: seed(claim_id, &plan.mac, user_data),
         domain_xml: plan.xml(policy),
-        devices: slots.iter().map(|slot| devices(slot, topology)).collect(),
+        devices: slots.iter().map(|slot| devices(slot, topology, policy)).collect(),
         mac: plan.mac,
     })
 }
@@ -69,24 +71,42 @@ impl SliceLaunchSpec {
     }
 }
 
-fn devices(slot: &ClaimedSlot, topology: &HostTopology) -> SliceDevices {
+fn devices(slot: &ClaimedSlot, topology: &HostTopology, policy: &DomainPolicy) -> SliceDevices {
     let named = |name: &String| {
         let drive = topology
             .namespaces
             .iter()
             .find(|drive| drive.serial.as_ref().unwrap_or(&drive.path) == name);
+        let controller = drive.and_then(|drive| drive.address.clone());
         SliceDrive {
             serial: drive.and_then(|drive| drive.serial.clone()),
             path: drive.map_or_else(|| name.clone(), |drive| drive.path.clone()),
             erase_methods: drive.and_then(|drive| drive.erase_methods.clone()).unwrap_or_default(),
+            controller: controller.filter(|_| policy.nvme == NvmeAttachment::PciFunction),
         }
     };
     SliceDevices {
         slot: slot.index,
         gpu: slot.gpu.clone(),
         fabric_vf: slot.fabric_vf.clone(),
+        identity: slot.fabric_vf.as_ref().and_then(|vf| identity(vf, topology)),
         drive: slot.nvme.as_ref().map(named),
     }
+}
+
+/// What the virtual function at `address` is on the fabric: what was approved with the slot.
+fn identity(address: &str, topology: &HostTopology) -> Option<FabricIdentity> {
+    let function = |address: &str| topology.functions.iter().find(|one| one.address == address);
+    let vf = function(address)?;
+    let physical_function = vf.physical_function.clone()?;
+    let link_layer = function(&physical_function)?.port.as_ref()?.link_layer.as_str();
+    let (kind, value) = match link_layer {
+        "InfiniBand" => (FabricIdentityKind::Guid, vf.guid.clone()?),
+        "Ethernet" => (FabricIdentityKind::Mac, vf.mac.clone()?),
+        _ => return None,
+    };
+    let index = vf.virtual_index.filter(|_| value != kind.none())?;
+    Some(FabricIdentity { physical_function, index, kind, value })
 }
 
 /// A seed for the data source NoCloud: the guest is named after its claim, and has its address from the

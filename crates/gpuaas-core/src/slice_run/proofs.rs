@@ -49,6 +49,7 @@ fn required(slots: &[ClaimedSlot]) -> Vec<(u32, ProofSubject, Option<&str>)> {
         wanted.push((index, ProofSubject::GpuMemory, gpu));
         if let Some(function) = &slot.fabric_vf {
             wanted.push((index, ProofSubject::VfReset, Some(function)));
+            wanted.push((index, ProofSubject::VfIdentityCleared, Some(function)));
             wanted.push((index, ProofSubject::DevicesUnheld, Some(function)));
         }
         if let Some(drive) = &slot.nvme {

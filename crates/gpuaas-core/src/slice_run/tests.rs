@@ -93,6 +93,7 @@ impl Course {
             (ProofSubject::GpuReset, "0000:19:00.0"),
             (ProofSubject::GpuMemory, "0000:19:00.0"),
             (ProofSubject::VfReset, "0000:1a:00.1"),
+            (ProofSubject::VfIdentityCleared, "0000:1a:00.1"),
             (ProofSubject::DevicesUnheld, "0000:1a:00.1"),
             (ProofSubject::DriveErased, "S3"),
             (ProofSubject::DriveReadBack, "S3"),
@@ -179,7 +180,7 @@ fn a_release_without_all_of_its_proofs_is_blocked_whatever_the_agent_says() {
 fn a_proof_that_says_no_blocks_and_the_last_one_counts() {
     let mut course = Course::new();
     course.prove_all();
-    let mut denial = course.proofs[8].clone();
+    let mut denial = course.proofs[9].clone();
     (denial.proof.result, denial.proof.detail) =
         (ProofResult::Unproven, "7 of 16 canaries are there".to_owned());
     course.proofs.push(denial);
@@ -192,7 +193,7 @@ fn a_proof_that_says_no_blocks_and_the_last_one_counts() {
     assert_eq!(missing_proofs(&slots(), &course.proofs, at(0)), Vec::<String>::new());
     // Only a GPU's memory may be reset and not looked at.
     course.proofs.iter_mut().for_each(|one| one.proof.result = ProofResult::ResetOnly);
-    assert_eq!(missing_proofs(&slots(), &course.proofs, at(0)).len(), 8);
+    assert_eq!(missing_proofs(&slots(), &course.proofs, at(0)).len(), 9);
 }
 
 #[test]

@@ -43,11 +43,17 @@ pub enum SliceFault {
     StopFails,
     /// Guests are never heard.
     GuestSilent,
+    /// Virtual functions do not keep the identity that they are given.
+    IdentityLost,
+    /// Virtual functions keep their identity whatever is set.
+    IdentityStays,
+    /// Drivers do not let go of functions.
+    FunctionsBusy,
 }
 
 impl SliceFault {
     /// Each of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::EraseLies,
         Self::EraseStopsShort,
         Self::EraseFails,
@@ -55,6 +61,9 @@ impl SliceFault {
         Self::StartFails,
         Self::StopFails,
         Self::GuestSilent,
+        Self::IdentityLost,
+        Self::IdentityStays,
+        Self::FunctionsBusy,
     ];
 
     /// Name of the file that says so.
@@ -68,6 +77,9 @@ impl SliceFault {
             Self::StartFails => "start_fails",
             Self::StopFails => "stop_fails",
             Self::GuestSilent => "guest_silent",
+            Self::IdentityLost => "identity_lost",
+            Self::IdentityStays => "identity_stays",
+            Self::FunctionsBusy => "functions_busy",
         }
     }
 }

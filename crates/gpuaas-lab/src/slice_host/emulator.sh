@@ -125,6 +125,32 @@ erase() { # FILE
     truncate --size "$bytes" -- "$1"
 }
 
+# A driver takes a function that has no override as its ids say; only NVMe's has any here.
+probe() { # ADDRESS
+    local folder=$root/sys/bus/pci/devices/$1 driver=
+    if [[ -s $folder/driver_override ]]; then driver=$(<"$folder/driver_override"); fi
+    if [[ -z $driver && $(<"$folder/class") == 0x0108* ]]; then driver=nvme; fi
+    if [[ -n $driver ]]; then ln -s -- "/sys/bus/pci/drivers/$driver" "$folder/driver"; fi
+}
+
+write() { # FILE VALUE
+    case $1 in
+        */driver/unbind)
+            ! broken functions_busy || refuse "write error: Device or resource busy"
+            rm -- "$root/sys/bus/pci/devices/$2/driver"
+            ;;
+        */drivers_probe) probe "$2" ;;
+        */sriov/*/node | */sriov/*/port | */sriov/*/mac)
+            if broken identity_lost; then
+                sed -i 's/[0-9a-f]/0/g' -- "$1"
+            elif ! broken identity_stays; then
+                printf '%s\n' "$2" >"$1"
+            fi
+            ;;
+        *) printf '%s\n' "$2" >"$1" ;;
+    esac
+}
+
 run() {
     case "$1 ${2:-}" in
         "virsh --connect") virsh "${@:4}" ;;
@@ -147,6 +173,6 @@ ask() {
 }
 
 case $1 in
-    run | ask) "$@" ;;
+    run | ask | write) "$@" ;;
     *) refuse "what is $1?" ;;
 esac

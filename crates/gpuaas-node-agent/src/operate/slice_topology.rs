@@ -3,8 +3,11 @@
 //! It reads files and asks programs that change nothing. What cannot be read or asked is left out of
 //! the report, which is not the same as an empty answer: the control plane makes a blocker of it.
 
+use std::collections::BTreeSet;
+
 use gpuaas_types::agent::Finding;
-use gpuaas_types::topology::{HostTopology, TopologyReport};
+use gpuaas_types::topology::{HostTopology, TopologyFunction, TopologyReport};
+use host_facts::HostRoot;
 use host_facts::topology::queries;
 
 use super::operation::{OperationContext, OperationError, OperationOutcome};
@@ -29,13 +32,16 @@ pub(super) async fn run(
         return Ok(OperationOutcome { message, ..OperationOutcome::default() });
     }
     let begun_at = HostClock.monotonic_seconds();
-    let root = root.clone();
+    let (root, devices) = (root.clone(), root.clone());
     let read = tokio::task::spawn_blocking(move || root.topology()).await;
     let mut topology =
         read.map_err(|error| OperationError::new("topology_unreadable", error.to_string()))?;
     let mut findings = Vec::new();
     match CommandRunner::for_host(&host) {
-        Ok(runner) => query(&runner, &mut topology, &mut findings).await,
+        Ok(runner) => {
+            query(&runner, &mut topology, &mut findings).await;
+            query_identities(&runner, &devices, &mut topology, &mut findings).await;
+        }
         Err(error) => findings.push(unanswered("nvme, nvidia-smi", &error)),
     }
     let discovery_seconds = HostClock.monotonic_seconds() - begun_at;
@@ -73,6 +79,51 @@ async fn query(
             Err(error) => findings.push(unanswered("nvidia-smi", &error)),
         }
     }
+}
+
+/// Adds GUIDs and MAC addresses of virtual functions that sysfs does not show: the kernel's own driver
+/// answers for them through the link of the physical function.
+async fn query_identities(
+    runner: &CommandRunner<'_>,
+    root: &HostRoot,
+    topology: &mut HostTopology,
+    findings: &mut Vec<Finding>,
+) {
+    let is_hidden = |function: &&TopologyFunction| {
+        function.guid.is_none() && function.mac.is_none() && function.virtual_index.is_some()
+    };
+    let with_port: BTreeSet<String> = topology
+        .functions
+        .iter()
+        .filter(|function| function.port.is_some())
+        .map(|function| function.address.clone())
+        .collect();
+    let hidden = topology.functions.iter().filter(is_hidden);
+    let physical: BTreeSet<String> = hidden
+        .filter_map(|function| function.physical_function.clone())
+        .filter(|address| with_port.contains(address))
+        .collect();
+    for address in physical {
+        let Some(link) = root.function_links(&address).into_iter().next() else { continue };
+        let arguments = [&queries::VIRTUAL_IDENTITIES_QUERY[..], &[link.as_str()]].concat();
+        let mut all = match runner.query("ip", &arguments, QUERY_SECONDS).await {
+            Ok(output) => queries::virtual_identities(&output.stdout),
+            Err(error) => {
+                findings.push(unanswered(&link, &error));
+                continue;
+            }
+        };
+        for function in &mut topology.functions {
+            if function.physical_function.as_ref() != Some(&address) {
+                continue;
+            }
+            let found = function.virtual_index.and_then(|index| all.remove(&index));
+            let found = found.unwrap_or_default();
+            function.guid = function.guid.take().or(found.guid);
+            function.mac = function.mac.take().or(found.mac);
+        }
+    }
+    root.apply_assigned_identities(topology);
 }
 
 fn unanswered(name: &str, error: &CommandError) -> Finding {

@@ -6,13 +6,14 @@ use gpuaas_types::slice::{
 };
 use gpuaas_types::topology::EraseMethod;
 
+use super::binding;
 use super::canary;
 use super::host::{DriveState, SliceHost, SliceHostError};
 
 /// Driver of functions that are for guests.
-const GUEST_DRIVER: &str = "vfio-pci";
+pub(super) const GUEST_DRIVER: &str = "vfio-pci";
 /// Seconds between two looks at what takes a while.
-const LOOK_SECONDS: u32 = 5;
+pub(super) const LOOK_SECONDS: u32 = 5;
 /// Looks for the guest: less than the action may take.
 const GUEST_LOOKS: u32 = 160;
 /// Looks at a drive that erases itself: less than the action may take.
@@ -67,12 +68,8 @@ async fn verify(host: &dyn SliceHost, task: &SliceTask) -> Done {
         return Err(SliceHostError::new("domain_present", message));
     }
     for (_, address) in functions(task) {
+        // Another driver is no obstacle: the preparation binds the function, if nobody holds it.
         let state = host.function(address).await?;
-        if state.driver.as_deref() != Some(GUEST_DRIVER) {
-            let driver = state.driver.as_deref().unwrap_or("no driver");
-            let message = format!("{address} has {driver} and not {GUEST_DRIVER}");
-            return Err(SliceHostError::new("driver_wrong", message));
-        }
         check_unheld(address, state.holders.as_deref())?;
     }
     for (_, drive) in drives(task) {
@@ -89,7 +86,10 @@ async fn verify(host: &dyn SliceHost, task: &SliceTask) -> Done {
     Ok("the devices are as the claim has them".to_owned())
 }
 
-fn check_unheld(address: &str, holders: Option<&[String]>) -> Result<(), SliceHostError> {
+pub(super) fn check_unheld(
+    address: &str,
+    holders: Option<&[String]>,
+) -> Result<(), SliceHostError> {
     match holders {
         Some([]) => Ok(()),
         Some(holders) => {
@@ -139,10 +139,24 @@ async fn prepare(host: &dyn SliceHost, task: &SliceTask) -> Done {
     let missing = || SliceHostError::new("task_incomplete", "the task has no drive or no seed");
     let (_, drive) = drives(task).next().ok_or_else(missing)?;
     let seed = task.seed.as_ref().ok_or_else(missing)?;
-    check_drive(host, drive).await?;
-    host.write_image(&task.image, &drive.path).await?;
-    host.write_seed(task.claim_id, seed).await?;
-    Ok(format!("{} is on {}", task.image, drive.path))
+    let found = binding::keep_what_is_found(host, task).await?;
+    let prepared = async {
+        check_drive(host, drive).await?;
+        binding::prepare(host, task).await?;
+        host.write_image(&task.image, &drive.path).await?;
+        binding::prepare_controllers(host, task).await?;
+        host.write_seed(task.claim_id, seed).await
+    };
+    match prepared.await {
+        Ok(()) => Ok(format!("{} is on {}", task.image, drive.path)),
+        Err(mut error) => {
+            let left = binding::roll_back(host, task, &found).await;
+            if !left.is_empty() {
+                error.message = format!("{}; and then {}", error.message, left.join("; "));
+            }
+            Err(error)
+        }
+    }
 }
 
 async fn define(host: &dyn SliceHost, task: &SliceTask) -> Done {
@@ -219,7 +233,7 @@ async fn check_gone(host: &dyn SliceHost, task: &SliceTask) -> Result<(), SliceH
     }
 }
 
-fn proof(slot: u32, subject: ProofSubject, device: &str) -> SliceProof {
+pub(super) fn proof(slot: u32, subject: ProofSubject, device: &str) -> SliceProof {
     SliceProof {
         slot,
         subject,
@@ -257,7 +271,14 @@ async fn reset(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport)
             }
             report.proofs.push(done);
         }
+        if let Some(cleared) = binding::clear_identity(host, devices).await {
+            if cleared.result != ProofResult::Proven {
+                failed.push(cleared.detail.clone());
+            }
+            report.proofs.push(cleared);
+        }
     }
+    failed.extend(binding::give_back(host, task).await);
     if failed.is_empty() {
         return Ok("GPUs and virtual functions are reset".to_owned());
     }

@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use gpuaas_types::ClaimId;
-use gpuaas_types::slice::{DomainState, SliceSeed};
+use gpuaas_types::slice::{DomainState, FabricIdentity, SliceSeed};
 use gpuaas_types::topology::EraseMethod;
 
+use super::preparation::{FoundDriver, Preparation};
 use crate::command::CommandError;
 
 /// Bytes that are written to a drive and read from it at once.
@@ -38,6 +39,8 @@ impl From<CommandError> for SliceHostError {
 pub struct FunctionState {
     /// Driver that is bound; none: no driver.
     pub driver: Option<String>,
+    /// The only driver that may be bound; none: any that knows the device.
+    pub driver_override: Option<String>,
     /// Processes that hold it; none: the processes could not be read.
     pub holders: Option<Vec<String>>,
     /// Ways to reset it that the kernel knows, best first.
@@ -72,6 +75,30 @@ pub trait SliceHost: Send + Sync {
     async fn forget_domain(&self, claim: ClaimId) -> Result<(), SliceHostError>;
     /// A PCI function.
     async fn function(&self, address: &str) -> Result<FunctionState, SliceHostError>;
+    /// Has a PCI function bound so; whether it is has to be looked at afterwards.
+    async fn bind_function(
+        &self,
+        address: &str,
+        wanted: &FoundDriver,
+    ) -> Result<(), SliceHostError>;
+    /// What a virtual function is on the fabric; none: it has no such identity.
+    async fn identity(&self, wanted: &FabricIdentity) -> Result<Option<String>, SliceHostError>;
+    /// Gives the virtual function at `address` this value; none: takes its identity away, which the
+    /// host remembers.
+    async fn set_identity(
+        &self,
+        address: &str,
+        identity: &FabricIdentity,
+        value: Option<&str>,
+    ) -> Result<(), SliceHostError>;
+    /// What a launch of the claim found and changed; none: nothing yet.
+    async fn preparation(&self, claim: ClaimId) -> Result<Option<Preparation>, SliceHostError>;
+    /// Keeps that until the files of the claim are removed.
+    async fn keep_preparation(
+        &self,
+        claim: ClaimId,
+        preparation: &Preparation,
+    ) -> Result<(), SliceHostError>;
     /// Resets a PCI function.
     async fn reset_function(&self, address: &str) -> Result<(), SliceHostError>;
     /// A drive, by its path.

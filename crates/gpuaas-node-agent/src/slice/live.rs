@@ -9,14 +9,19 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use gpuaas_types::ClaimId;
-use gpuaas_types::slice::{DomainState, GUEST_IMAGES_FOLDER, SliceSeed, slice_folder};
+use gpuaas_types::slice::{
+    DomainState, FabricIdentity, GUEST_IMAGES_FOLDER, SliceSeed, slice_folder,
+};
 use gpuaas_types::topology::{DiskUseKind, EraseMethod, HostTopology};
 use host_facts::HostRoot;
+use host_facts::topology::ASSIGNED_IDENTITIES;
 use serde_json::Value;
 
+use super::functions::HostFunctions;
 use super::guest_call::{self, GuestCallSettings};
 use super::guest_listener::GuestCallListener;
 use super::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
+use super::preparation::{FoundDriver, PREPARATION, Preparation};
 use crate::atomic_file;
 use crate::clock::{AgentClock as _, HostClock};
 use crate::command::{CommandError, CommandRunner};
@@ -112,6 +117,10 @@ impl<'a> LiveSliceHost<'a> {
         read.map_err(|error| SliceHostError::new("topology_unreadable", error.to_string()))
     }
 
+    const fn functions(&self) -> HostFunctions<'_> {
+        HostFunctions { root: &self.root, runner: self.runner }
+    }
+
     fn folder(&self, claim: ClaimId) -> PathBuf {
         self.path(&slice_folder(claim))
     }
@@ -192,7 +201,57 @@ impl SliceHost for LiveSliceHost<'_> {
             holders.iter().map(|one| format!("{} ({})", one.program, one.pid)).collect()
         });
         let reset_methods = function.reset_methods.unwrap_or_default();
-        Ok(FunctionState { driver: function.driver, holders, reset_methods })
+        let driver_override = self.functions().driver_override(address);
+        Ok(FunctionState { driver: function.driver, driver_override, holders, reset_methods })
+    }
+
+    async fn bind_function(
+        &self,
+        address: &str,
+        wanted: &FoundDriver,
+    ) -> Result<(), SliceHostError> {
+        self.functions().bind(address, wanted).await
+    }
+
+    async fn identity(&self, wanted: &FabricIdentity) -> Result<Option<String>, SliceHostError> {
+        self.functions().identity(wanted).await
+    }
+
+    async fn set_identity(
+        &self,
+        address: &str,
+        identity: &FabricIdentity,
+        value: Option<&str>,
+    ) -> Result<(), SliceHostError> {
+        let remembered = match value {
+            None => self.functions().remember(address, identity),
+            Some(_) => Ok(()),
+        };
+        remembered.map_err(|error| unwritable(ASSIGNED_IDENTITIES, &error))?;
+        self.functions().set_identity(identity, value).await
+    }
+
+    async fn preparation(&self, claim: ClaimId) -> Result<Option<Preparation>, SliceHostError> {
+        let path = format!("{}/{PREPARATION}", slice_folder(claim));
+        match fs::read(self.path(&path)) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|error| unreadable(&path, &io::Error::other(error))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(unreadable(&path, &error)),
+        }
+    }
+
+    async fn keep_preparation(
+        &self,
+        claim: ClaimId,
+        preparation: &Preparation,
+    ) -> Result<(), SliceHostError> {
+        let path = format!("{}/{PREPARATION}", slice_folder(claim));
+        let kept = serde_json::to_vec(preparation)
+            .map_err(io::Error::other)
+            .and_then(|bytes| atomic_file::replace(&self.path(&path), &bytes));
+        kept.map_err(|error| unwritable(&path, &error))
     }
 
     async fn reset_function(&self, address: &str) -> Result<(), SliceHostError> {

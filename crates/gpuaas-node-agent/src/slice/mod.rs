@@ -8,14 +8,19 @@
 //! [`StandInHost`] is a host in memory that can be told to lie.
 
 mod actions;
+mod binding;
 mod canary;
+mod functions;
 mod guest_call;
 mod guest_listener;
 mod host;
 mod live;
+mod preparation;
 mod reconcile;
 mod stand_in;
 
+#[cfg(test)]
+mod binding_tests;
 #[cfg(test)]
 mod guest_bridge_tests;
 #[cfg(test)]
@@ -26,6 +31,7 @@ use gpuaas_types::slice::{DomainState, SliceReport, SliceTask};
 
 pub use self::guest_listener::{EMULATED_PORT_FILE, GuestCallListener};
 pub use self::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
+pub use self::preparation::{FoundDriver, Preparation};
 pub use self::stand_in::{StandInFault, StandInHost};
 
 use crate::host::Host;

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use gpuaas_types::ClaimId;
-use gpuaas_types::slice::{DomainState, SliceSeed};
+use gpuaas_types::slice::{DomainState, FabricIdentity, SliceSeed};
 use gpuaas_types::topology::EraseMethod;
 use parking_lot::Mutex;
 
 use super::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
+use super::preparation::{FoundDriver, Preparation};
 
+/// Driver of functions that are for guests, which each function has that nobody set another one for.
+const GUEST_DRIVER: &str = "vfio-pci";
 /// Size of each drive of the host.
 const DRIVE_BYTES: u64 = 64 << 20;
 
@@ -36,6 +39,12 @@ pub enum StandInFault {
     StopFails,
     /// Files cannot be removed.
     FilesStay,
+    /// Functions cannot be bound to the driver for guests.
+    BindFails,
+    /// Virtual functions do not keep the identity that they are given.
+    IdentityLost,
+    /// Virtual functions keep their identity whatever is set.
+    IdentityStays,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +57,11 @@ struct State {
     blocks: BTreeMap<(String, u64), Vec<u8>>,
     faults: BTreeSet<StandInFault>,
     resets: u32,
+    /// Drivers of functions that have another one than [`GUEST_DRIVER`], by address.
+    drivers: BTreeMap<String, FoundDriver>,
+    /// Identities of virtual functions, by physical function and number.
+    identities: BTreeMap<(String, u32), String>,
+    preparations: BTreeMap<ClaimId, Preparation>,
 }
 
 /// A host in memory: any PCI function, drives whose path ends in their serial number, one image.
@@ -80,6 +94,24 @@ impl StandInHost {
     #[must_use]
     pub fn written_blocks(&self, path: &str) -> usize {
         self.state.lock().blocks.keys().filter(|(drive, _)| drive == path).count()
+    }
+
+    /// Binds a function as somebody else would.
+    pub fn set_driver(&self, address: &str, driver: FoundDriver) {
+        self.state.lock().drivers.insert(address.to_owned(), driver);
+    }
+
+    /// Driver of a function; none: no driver.
+    #[must_use]
+    pub fn driver(&self, address: &str) -> Option<String> {
+        let found = self.state.lock().drivers.get(address).cloned();
+        found.unwrap_or_else(|| FoundDriver::only(GUEST_DRIVER)).driver
+    }
+
+    /// Identities that virtual functions have.
+    #[must_use]
+    pub fn identities(&self) -> Vec<String> {
+        self.state.lock().identities.values().cloned().collect()
     }
 
     /// Domains that libvirt would know.
@@ -157,10 +189,65 @@ impl SliceHost for StandInHost {
         Ok(())
     }
 
-    async fn function(&self, _address: &str) -> Result<FunctionState, SliceHostError> {
-        let is_held = self.state.lock().faults.contains(&StandInFault::DevicesHeld);
+    async fn bind_function(
+        &self,
+        address: &str,
+        wanted: &FoundDriver,
+    ) -> Result<(), SliceHostError> {
+        if wanted.driver.as_deref() == Some(GUEST_DRIVER) {
+            self.refuse_if(StandInFault::BindFails, "the bind")?;
+        }
+        self.set_driver(address, wanted.clone());
+        Ok(())
+    }
+
+    async fn identity(&self, wanted: &FabricIdentity) -> Result<Option<String>, SliceHostError> {
+        let key = (wanted.physical_function.clone(), wanted.index);
+        Ok(self.state.lock().identities.get(&key).cloned())
+    }
+
+    async fn set_identity(
+        &self,
+        _address: &str,
+        identity: &FabricIdentity,
+        value: Option<&str>,
+    ) -> Result<(), SliceHostError> {
+        let key = (identity.physical_function.clone(), identity.index);
+        let mut state = self.state.lock();
+        let (loses, keeps) = (StandInFault::IdentityLost, StandInFault::IdentityStays);
+        match value {
+            None if state.faults.contains(&keeps) => {}
+            Some(value) if !state.faults.contains(&loses) => {
+                state.identities.insert(key, value.to_owned());
+            }
+            _ => {
+                state.identities.remove(&key);
+            }
+        }
+        Ok(())
+    }
+
+    async fn preparation(&self, claim: ClaimId) -> Result<Option<Preparation>, SliceHostError> {
+        Ok(self.state.lock().preparations.get(&claim).cloned())
+    }
+
+    async fn keep_preparation(
+        &self,
+        claim: ClaimId,
+        preparation: &Preparation,
+    ) -> Result<(), SliceHostError> {
+        self.state.lock().preparations.insert(claim, preparation.clone());
+        Ok(())
+    }
+
+    async fn function(&self, address: &str) -> Result<FunctionState, SliceHostError> {
+        let mut state = self.state.lock();
+        let is_held = state.faults.contains(&StandInFault::DevicesHeld);
+        let found = state.drivers.entry(address.to_owned());
+        let found = found.or_insert_with(|| FoundDriver::only(GUEST_DRIVER)).clone();
         Ok(FunctionState {
-            driver: Some("vfio-pci".to_owned()),
+            driver: found.driver,
+            driver_override: found.driver_override,
             holders: Some(if is_held { vec!["qemu (4711)".to_owned()] } else { Vec::new() }),
             reset_methods: vec!["flr".to_owned()],
         })
@@ -227,19 +314,21 @@ impl SliceHost for StandInHost {
     }
 
     async fn is_prepared(&self, claim: ClaimId) -> Result<bool, SliceHostError> {
-        self.has_files(claim).await
+        Ok(self.state.lock().files.contains(&claim))
     }
 
     async fn remove_files(&self, claim: ClaimId) -> Result<(), SliceHostError> {
         let mut state = self.state.lock();
         if !state.faults.contains(&StandInFault::FilesStay) {
             state.files.remove(&claim);
+            state.preparations.remove(&claim);
         }
         Ok(())
     }
 
     async fn has_files(&self, claim: ClaimId) -> Result<bool, SliceHostError> {
-        Ok(self.state.lock().files.contains(&claim))
+        let state = self.state.lock();
+        Ok(state.files.contains(&claim) || state.preparations.contains_key(&claim))
     }
 
     async fn guest_sign(

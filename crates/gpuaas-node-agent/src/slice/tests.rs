@@ -2,21 +2,22 @@
 
 use gpuaas_types::ClaimId;
 use gpuaas_types::slice::{
-    DomainState, ProofResult, ProofSubject, SliceAction, SliceDevices, SliceDrive, SliceProof,
-    SliceSeed, SliceTask,
+    DomainState, FabricIdentity, FabricIdentityKind, ProofResult, ProofSubject, SliceAction,
+    SliceDevices, SliceDrive, SliceProof, SliceSeed, SliceTask,
 };
 use gpuaas_types::topology::EraseMethod;
 
 use super::*;
 use crate::operate::test_host::{commands_run, emulated};
 
-const DRIVE: &str = "/dev/disk/by-id/nvme-SAMSUNG_S3";
+pub(super) const GUID: &str = "96:6d:ae:f0:00:12:34:01";
+pub(super) const DRIVE: &str = "/dev/disk/by-id/nvme-SAMSUNG_S3";
 
 fn claim_id() -> ClaimId {
     "01913f6e-7c00-7000-8000-000000000001".parse().unwrap()
 }
 
-fn task(action: SliceAction) -> SliceTask {
+pub(super) fn task(action: SliceAction) -> SliceTask {
     SliceTask {
         claim_id: claim_id(),
         fence: 2,
@@ -25,10 +26,17 @@ fn task(action: SliceAction) -> SliceTask {
             slot: 3,
             gpu: "0000:19:00.0".to_owned(),
             fabric_vf: Some("0000:1a:00.1".to_owned()),
+            identity: Some(FabricIdentity {
+                physical_function: "0000:1a:00.0".to_owned(),
+                index: 0,
+                kind: FabricIdentityKind::Guid,
+                value: GUID.to_owned(),
+            }),
             drive: Some(SliceDrive {
                 serial: Some("S3".to_owned()),
                 path: DRIVE.to_owned(),
                 erase_methods: vec![EraseMethod::SanitizeCrypto, EraseMethod::Format],
+                controller: None,
             }),
         }],
         domain_xml: format!("<domain><uuid>{}</uuid></domain>", claim_id()),
@@ -39,7 +47,7 @@ fn task(action: SliceAction) -> SliceTask {
 }
 
 /// Carries out actions in turn; the code and the proofs of each.
-async fn carry_out_all(
+pub(super) async fn carry_out_all(
     host: &StandInHost,
     actions: &[SliceAction],
 ) -> Vec<(String, Vec<SliceProof>)> {
@@ -82,6 +90,7 @@ async fn a_slice_is_launched_and_taken_back_with_proofs() {
             "gpu_memory reset_only",
             "gpu_reset proven",
             "vf_reset proven",
+            "vf_identity_cleared proven",
             "drive_erased proven",
             "domain_gone proven",
             "files_removed proven",
@@ -155,7 +164,7 @@ async fn what_fails_is_named_and_nothing_is_written_to_a_drive_that_is_not_ours(
 
 /// A folder with one GPU, one virtual function and one drive of 1 MiB, and an emulator that keeps the
 /// state of one domain in a file.
-fn write_host(dir: &std::path::Path) -> Host {
+pub(super) fn write_host(dir: &std::path::Path) -> Host {
     let host = emulated(
         dir,
         r#"
@@ -231,7 +240,7 @@ async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
         ended.extend(result.slice.unwrap().proofs);
     }
     assert!(ended.iter().all(|one| one.result != ProofResult::Unproven), "{ended:?}");
-    assert_eq!(ended.len(), 9);
+    assert_eq!(ended.len(), 10);
     let reset = std::fs::read(dir.path().join("root/sys/bus/pci/devices/0000:19:00.0/reset"));
     assert_eq!(reset.unwrap(), b"1\n");
     let programs: Vec<String> = commands_run(dir.path())

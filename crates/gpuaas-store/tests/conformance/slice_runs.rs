@@ -23,6 +23,7 @@ pub(crate) fn launch(id: ClaimId, fence: i64) -> NewSliceLaunch {
         slot,
         gpu: format!("0000:1{slot}:00.0"),
         fabric_vf: None,
+        identity: None,
         drive: None,
     };
     NewSliceLaunch {

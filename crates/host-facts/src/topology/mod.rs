@@ -8,8 +8,11 @@
 mod disks;
 mod functions;
 mod holders;
+mod identities;
 mod numa;
 pub mod queries;
+
+pub use identities::ASSIGNED_IDENTITIES;
 
 use gpuaas_types::topology::{GpuModule, HostTopology};
 
@@ -23,12 +26,14 @@ impl HostRoot {
     #[must_use]
     pub fn topology(&self) -> HostTopology {
         let open_files = self.open_device_files();
-        HostTopology {
+        let mut topology = HostTopology {
             functions: self.topology_functions(open_files.as_deref()),
             namespaces: self.nvme_namespaces(open_files.as_deref()),
             numa_nodes: self.numa_resources(),
             gpu_modules: self.recorded_gpu_modules(),
-        }
+        };
+        self.apply_assigned_identities(&mut topology);
+        topology
     }
 
     /// Module ids of GPUs as [`GPU_MODULES_RECORD`] has them; empty where there is no record.

@@ -1,5 +1,7 @@
 //! What drives and NVIDIA's driver answer: parsed here, asked by the caller.
 
+use std::collections::BTreeMap;
+
 use gpuaas_types::topology::{EraseMethod, GpuModule};
 use serde_json::Value;
 
@@ -9,6 +11,45 @@ use crate::gpu;
 pub const GPU_MODULES_QUERY: [&str; 2] = ["-q", "-x"];
 /// Arguments of `nvme` (nvme-cli) for [`erase_methods`], before the path of the drive.
 pub const ERASE_METHODS_QUERY: [&str; 2] = ["id-ctrl", "--output-format=json"];
+/// Arguments of `ip` for [`virtual_identities`], before the name of the physical function's link.
+pub const VIRTUAL_IDENTITIES_QUERY: [&str; 4] = ["-j", "link", "show", "dev"];
+
+/// What a virtual function is on the fabric, as far as it is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VirtualIdentity {
+    /// Node GUID.
+    pub guid: Option<String>,
+    /// Port GUID.
+    pub port_guid: Option<String>,
+    /// MAC address.
+    pub mac: Option<String>,
+}
+
+/// Virtual functions by number in what `ip -j link show dev LINK` prints (iproute2, `print_vfinfo`).
+///
+/// ```
+/// use host_facts::topology::queries::virtual_identities;
+/// let printed = r#"[{"ifname": "ibp0", "vfinfo_list": [{"vf": 1, "link_type": "infiniband",
+///     "node guid": "96:6d:ae:f0:00:12:34:01", "port guid": "96:6d:ae:f0:00:12:34:01"}]}]"#;
+/// let all = virtual_identities(printed);
+/// assert_eq!(all[&1].guid.as_deref(), Some("96:6d:ae:f0:00:12:34:01"));
+/// assert!(virtual_identities("Device does not exist").is_empty());
+/// ```
+#[must_use]
+pub fn virtual_identities(printed: &str) -> BTreeMap<u32, VirtualIdentity> {
+    let links: Vec<Value> = serde_json::from_str(printed).unwrap_or_default();
+    let functions = links.iter().filter_map(|link| link.get("vfinfo_list")?.as_array()).flatten();
+    let identity = |function: &Value| {
+        let index = u32::try_from(function.get("vf")?.as_u64()?).ok()?;
+        let text =
+            |name: &str| function.get(name).and_then(Value::as_str).map(str::to_ascii_lowercase);
+        // An address of InfiniBand has 20 bytes and is no MAC address.
+        let mac = text("address").or_else(|| text("mac")).filter(|mac| mac.len() == 17);
+        let (guid, port_guid) = (text("node guid"), text("port guid"));
+        Some((index, VirtualIdentity { guid, port_guid, mac }))
+    };
+    functions.filter_map(identity).collect()
+}
 
 /// Module ids of GPUs in what `nvidia-smi -q -x` prints. A GPU without one (`N/A`) is left out.
 ///
