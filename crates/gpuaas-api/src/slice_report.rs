@@ -21,6 +21,8 @@ const MOST: (usize, usize, usize) = (4096, 256, 64);
 const MOST_GPUS: usize = 32;
 /// Most proofs that an agent hands in at once: a dozen for each of a host's slots.
 const MOST_PROOFS: usize = 512;
+/// Most partitions of NVSwitches: the fabric manager has 15 for eight GPUs, and an own list of some more.
+const MOST_PARTITIONS: usize = 256;
 /// Characters of a text of the report that are kept.
 const TEXT_CHARS: usize = 300;
 
@@ -97,6 +99,7 @@ fn bounded(report: TopologyReport, policy: &SlotPolicy) -> Result<TopologyReport
         ("NVMe namespaces", topology.namespaces.len(), namespaces),
         ("NUMA nodes", topology.numa_nodes.len(), numa_nodes),
         ("GPUs", gpus, MOST_GPUS),
+        ("partitions", topology.fabric_partitions.as_ref().map_or(0, Vec::len), MOST_PARTITIONS),
     ] {
         if seen > most {
             return Err(format!("the agent reports {seen} {what}; at most {most} are taken"));

@@ -91,6 +91,7 @@ async fn step(
             run: &stored.run,
             outcome: outcome.as_ref(),
             slots: &stored.claim.slots,
+            partition: stored.spec.partition.as_ref(),
             proofs: &stored.proofs,
         });
         if decision == SliceDecision::Rest {

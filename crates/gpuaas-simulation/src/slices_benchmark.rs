@@ -34,7 +34,7 @@ use crate::slice_fleet;
 /// GPUs of the launches, by turns.
 const GPUS: [u32; 2] = [1, 2];
 /// Faults of every second launch, by turns. A guest that is never heard would be waited for by the wall.
-const FAULTS: [SliceFault; 8] = [
+const FAULTS: [SliceFault; 10] = [
     SliceFault::EraseLies,
     SliceFault::EraseStopsShort,
     SliceFault::EraseFails,
@@ -43,6 +43,15 @@ const FAULTS: [SliceFault; 8] = [
     SliceFault::StopFails,
     SliceFault::IdentityLost,
     SliceFault::IdentityStays,
+    SliceFault::PartitionRefused,
+    SliceFault::PartitionStays,
+];
+/// Those of them that a launch meets.
+const AT_LAUNCH: [SliceFault; 4] = [
+    SliceFault::StartFails,
+    SliceFault::GuestSilent,
+    SliceFault::IdentityLost,
+    SliceFault::PartitionRefused,
 ];
 /// Turns of control plane and agent after which a launch or a release counts as stuck.
 const TURNS: usize = 200;
@@ -80,6 +89,8 @@ pub struct SlicesReport {
     pub cleanup_blocked: u64,
     /// Domains that were left on hosts in the end.
     pub domains_left: u64,
+    /// Partitions of NVSwitches that were left active in the end.
+    pub partitions_left: u64,
     /// Slots that are not free in the end, and devices of claims that ended.
     pub leaked: u64,
     /// Seconds of the wall clock.
@@ -193,10 +204,7 @@ impl Bench {
         let claim = self.claim(gpus).await?;
         let node_id = claim.node_id;
         let drives = self.launch(&claim).await?;
-        let at_launch = matches!(
-            fault,
-            Some(SliceFault::StartFails | SliceFault::GuestSilent | SliceFault::IdentityLost)
-        );
+        let at_launch = fault.is_some_and(|fault| AT_LAUNCH.contains(&fault));
         self.set_fault(node_id, fault.filter(|_| at_launch))?;
         self.report.launches += 1;
         let mut state = self.drive(&claim).await?;
@@ -313,6 +321,8 @@ impl Bench {
     async fn finish(&mut self, slots: usize) -> Result<(), Failure> {
         let domains = self.hosts.values().map(|host| host.files.domains() as u64);
         self.report.domains_left = domains.sum();
+        let partitions = self.hosts.values().map(|host| host.files.active_partitions() as u64);
+        self.report.partitions_left = partitions.sum();
         let free = self.store.slots(None).await.map_err(store_failure)?;
         let free = free.iter().filter(|slot| slot.state == gpuaas_types::slot::SlotState::Free);
         let accounts = self.store.slot_accounts().await.map_err(store_failure)?;
@@ -338,6 +348,7 @@ impl SlicesReport {
             (self.residue_bytes, "bytes of tenants on drives whose slots are free"),
             (believed, "drives that lied were believed"),
             (self.domains_left, "domains were left"),
+            (self.partitions_left, "partitions were left active"),
             (self.leaked, "slots and devices leaked"),
         ];
         let wrong: Vec<String> = wrong
@@ -371,6 +382,7 @@ impl SlicesReport {
         row("erases that lied", format!("{lying_erases}, {lying_erases_caught} of them caught"));
         row("cleanup blocked", self.cleanup_blocked.to_string());
         row("domains left", self.domains_left.to_string());
+        row("partitions left", self.partitions_left.to_string());
         row("leaked", self.leaked.to_string());
         row("took", format!("{:.1} s of the wall", self.wall_seconds));
         text

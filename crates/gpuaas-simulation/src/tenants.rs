@@ -44,7 +44,7 @@ const CLAIMS: u32 = 1000;
 const ACTOR: &str = "tenant";
 
 /// Faults of hosts that may be mended.
-const FAULTS: [StandInFault; 11] = [
+const FAULTS: [StandInFault; 13] = [
     StandInFault::EraseLies,
     StandInFault::EraseStopsShort,
     StandInFault::EraseFails,
@@ -56,6 +56,8 @@ const FAULTS: [StandInFault; 11] = [
     StandInFault::BindFails,
     StandInFault::IdentityLost,
     StandInFault::IdentityStays,
+    StandInFault::PartitionRefused,
+    StandInFault::PartitionStays,
 ];
 
 /// What tenants do and remember.
@@ -246,7 +248,8 @@ async fn unproven(simulation: &Simulation, claim: &SlotClaim) -> Result<Vec<Stri
     if (run.kind, run.status) != (SliceRunKind::Release, SliceRunStatus::Succeeded) {
         return Ok(vec![format!("claim {id} is released, and its {} is {}", run.kind, run.status)]);
     }
-    let missing = missing_proofs(&claim.slots, &stored.proofs, run.began_at);
+    let missing =
+        missing_proofs(&claim.slots, stored.spec.partition.as_ref(), &stored.proofs, run.began_at);
     Ok(missing.into_iter().map(|text| format!("claim {id} is released, and {text}")).collect())
 }
 

@@ -159,6 +159,8 @@ ProofSubject {
     GpuMemory = "gpu_memory",
     /// The virtual function was reset.
     VfReset = "vf_reset",
+    /// The partition of the NVSwitches is not active any more.
+    PartitionInactive = "partition_inactive",
     /// The virtual function has no GUID and no MAC address any more.
     VfIdentityCleared = "vf_identity_cleared",
     /// The drive says that it erased itself.
@@ -315,6 +317,19 @@ pub struct SliceTask {
     pub seed: Option<SliceSeed>,
     /// MAC address of the guest in the slice network.
     pub mac: String,
+    /// Partition of the NVSwitches that the GPUs are; none: no fabric manager keeps them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<SlicePartition>,
+}
+
+/// The partition of the NVSwitches that a claim's GPUs are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlicePartition {
+    /// Number by which the fabric manager knew it when the host was read.
+    pub id: u32,
+    /// Module ids of its GPUs, in order, which say which one it is.
+    pub modules: Vec<u32>,
 }
 
 /// What an agent saw while it carried out a [`SliceTask`].

@@ -20,6 +20,27 @@ pub struct HostTopology {
     pub numa_nodes: Vec<NumaResources>,
     /// Module ids of GPUs, read while NVIDIA's driver had them.
     pub gpu_modules: Vec<GpuModule>,
+    /// Partitions of the NVSwitches as the fabric manager lists them; none: there are no NVSwitches, or
+    /// it did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fabric_partitions: Option<Vec<FabricPartition>>,
+    /// Mode of the fabric manager (`FABRIC_MODE`): 0 is one system with all GPUs, 1 keeps partitions
+    /// apart; none: the host has no settings of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fabric_mode: Option<u32>,
+}
+
+/// GPUs that NVSwitches join with each other and with no other one, while it is active.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+pub struct FabricPartition {
+    /// Number by which the fabric manager knows it.
+    pub id: u32,
+    /// Module ids of its GPUs, in order.
+    pub modules: Vec<u32>,
+    /// Whether it is active.
+    pub active: bool,
 }
 
 /// What the agent of a host answers to a `discover_slices` task.

@@ -59,6 +59,11 @@ pub enum DomainFault {
     },
     /// The functions need more PCI buses than a machine has.
     TooManyBuses,
+    /// The fabric manager has no partition of exactly the claim's GPUs.
+    PartitionUnknown {
+        /// Module ids of the GPUs; empty: they are not on record.
+        modules: Vec<u32>,
+    },
 }
 
 impl DomainFault {
@@ -76,6 +81,7 @@ impl DomainFault {
             Self::AddressesTooFew { .. } => "physical_addresses_too_few",
             Self::LowWindowTooSmall { .. } => "low_window_too_small",
             Self::TooManyBuses => "too_many_buses",
+            Self::PartitionUnknown { .. } => "partition_unknown",
         }
     }
 }
@@ -115,6 +121,9 @@ impl fmt::Display for DomainFault {
             ),
             Self::TooManyBuses => {
                 f.write_str("the claim's functions need more PCI buses than a machine has")
+            }
+            Self::PartitionUnknown { modules } => {
+                write!(f, "the fabric manager has no partition of exactly the modules {modules:?}")
             }
         }
     }

@@ -3,8 +3,8 @@
 use gpuaas_types::Timestamp;
 use gpuaas_types::claim::ClaimedSlot;
 use gpuaas_types::slice::{
-    RecordedProof, SliceAction, SliceAttempt, SlicePart, SliceReport, SliceRun, SliceRunKind,
-    SliceRunStatus,
+    RecordedProof, SliceAction, SliceAttempt, SlicePart, SlicePartition, SliceReport, SliceRun,
+    SliceRunKind, SliceRunStatus,
 };
 
 use super::proofs::missing_proofs;
@@ -44,6 +44,8 @@ pub struct SliceSnapshot<'a> {
     pub outcome: Option<&'a SliceTaskOutcome>,
     /// Slots of the claim.
     pub slots: &'a [ClaimedSlot],
+    /// Partition of the NVSwitches that was made active; none: none.
+    pub partition: Option<&'a SlicePartition>,
     /// What was proven, oldest first.
     pub proofs: &'a [RecordedProof],
 }
@@ -131,7 +133,7 @@ fn without_action(snapshot: &SliceSnapshot<'_>) -> SliceDecision {
     if run.part != SlicePart::Return {
         return next(run);
     }
-    let missing = missing_proofs(snapshot.slots, snapshot.proofs, run.began_at);
+    let missing = missing_proofs(snapshot.slots, snapshot.partition, snapshot.proofs, run.began_at);
     if missing.is_empty() {
         return SliceDecision::Finish;
     }

@@ -1,11 +1,14 @@
 //! What a launch is carried out with: made once, and kept, so that each part sees the same.
 
+use std::collections::BTreeSet;
+
 use gpuaas_types::ClaimId;
 use gpuaas_types::claim::ClaimedSlot;
 use gpuaas_types::slice::{
-    FabricIdentity, FabricIdentityKind, SliceAction, SliceDevices, SliceDrive, SliceSeed, SliceTask,
+    FabricIdentity, FabricIdentityKind, SliceAction, SliceDevices, SliceDrive, SlicePartition,
+    SliceSeed, SliceTask,
 };
-use gpuaas_types::topology::HostTopology;
+use gpuaas_types::topology::{FabricPartition, HostTopology};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{DomainFault, DomainPlan, DomainPolicy, DomainRequest, NvmeAttachment};
@@ -23,6 +26,9 @@ pub struct SliceLaunchSpec {
     pub devices: Vec<SliceDevices>,
     /// MAC address of the guest in the slice network.
     pub mac: String,
+    /// Partition of the NVSwitches; none: no fabric manager keeps the GPUs apart.
+    #[serde(default)]
+    pub partition: Option<SlicePartition>,
 }
 
 /// Why a claim cannot be launched.
@@ -46,6 +52,7 @@ pub fn launch_spec(
         domain_xml: plan.xml(policy),
         devices: slots.iter().map(|slot| devices(slot, topology, policy)).collect(),
         mac: plan.mac,
+        partition: partition(slots, topology)?,
     })
 }
 
@@ -67,6 +74,7 @@ impl SliceLaunchSpec {
             image: if writes { self.image.clone() } else { String::new() },
             seed: (action == SliceAction::Prepare).then(|| self.seed.clone()),
             mac: self.mac.clone(),
+            partition: self.partition.clone(),
         }
     }
 }
@@ -92,6 +100,27 @@ fn devices(slot: &ClaimedSlot, topology: &HostTopology, policy: &DomainPolicy) -
         identity: slot.fabric_vf.as_ref().and_then(|vf| identity(vf, topology)),
         drive: slot.nvme.as_ref().map(named),
     }
+}
+
+/// The partition that has exactly the GPUs of these slots; none where no fabric manager answered.
+fn partition(
+    slots: &[ClaimedSlot],
+    topology: &HostTopology,
+) -> Result<Option<SlicePartition>, DomainFault> {
+    let Some(listed) = &topology.fabric_partitions else { return Ok(None) };
+    let module = |slot: &ClaimedSlot| {
+        let modules = &mut topology.gpu_modules.iter();
+        modules.find(|one| one.address == slot.gpu).map(|one| one.module_id)
+    };
+    let modules: Option<BTreeSet<u32>> = slots.iter().map(module).collect();
+    let found = modules.as_ref().and_then(|modules| {
+        let same = |one: &&FabricPartition| one.modules.iter().copied().eq(modules.iter().copied());
+        listed.iter().find(same)
+    });
+    let found = found.ok_or_else(|| DomainFault::PartitionUnknown {
+        modules: modules.clone().unwrap_or_default().into_iter().collect(),
+    })?;
+    Ok(Some(SlicePartition { id: found.id, modules: found.modules.clone() }))
 }
 
 /// What the virtual function at `address` is on the fabric: what was approved with the slot.

@@ -2,18 +2,19 @@
 
 use gpuaas_types::Timestamp;
 use gpuaas_types::claim::ClaimedSlot;
-use gpuaas_types::slice::{ProofResult, ProofSubject, RecordedProof};
+use gpuaas_types::slice::{ProofResult, ProofSubject, RecordedProof, SlicePartition};
 
-/// What of a release is unproven, one text each: subject, slot, and what was seen instead. Of several
+/// What of a release is unproven (of one with a `partition`, that as well), one text each: subject, slot, and what was seen instead. Of several
 /// proofs of one subject the last one counts, and none that is older than `since`.
 #[must_use]
 pub fn missing_proofs(
     slots: &[ClaimedSlot],
+    partition: Option<&SlicePartition>,
     proofs: &[RecordedProof],
     since: Timestamp,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    for (slot, subject, device) in required(slots) {
+    for (slot, subject, device) in required(slots, partition.is_some()) {
         let last = proofs.iter().rev().find(|recorded| {
             let proof = &recorded.proof;
             recorded.at >= since
@@ -36,11 +37,14 @@ pub fn missing_proofs(
 }
 
 /// Slot, subject and device of each proof that there has to be.
-fn required(slots: &[ClaimedSlot]) -> Vec<(u32, ProofSubject, Option<&str>)> {
+fn required(slots: &[ClaimedSlot], is_partition: bool) -> Vec<(u32, ProofSubject, Option<&str>)> {
     let mut wanted = Vec::new();
     if let Some(first) = slots.first() {
         wanted.push((first.index, ProofSubject::DomainGone, None));
         wanted.push((first.index, ProofSubject::FilesRemoved, None));
+        if is_partition {
+            wanted.push((first.index, ProofSubject::PartitionInactive, None));
+        }
     }
     for slot in slots {
         let (index, gpu) = (slot.index, Some(slot.gpu.as_str()));

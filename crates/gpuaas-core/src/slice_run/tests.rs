@@ -2,8 +2,8 @@
 
 use gpuaas_types::claim::ClaimedSlot;
 use gpuaas_types::slice::{
-    DomainState, ProofResult, ProofSubject, RecordedProof, SliceAction, SlicePart, SliceProof,
-    SliceReport, SliceRun, SliceRunKind, SliceRunStatus,
+    DomainState, ProofResult, ProofSubject, RecordedProof, SliceAction, SlicePart, SlicePartition,
+    SliceProof, SliceReport, SliceRun, SliceRunKind, SliceRunStatus,
 };
 use gpuaas_types::{TaskId, Timestamp};
 
@@ -60,6 +60,7 @@ impl Course {
             run: &self.run,
             outcome,
             slots: &slots(),
+            partition: None,
             proofs: &self.proofs,
         });
         self.run = apply(&self.run, &decision, now, task_id(self.seconds), 1.0);
@@ -184,16 +185,20 @@ fn a_proof_that_says_no_blocks_and_the_last_one_counts() {
     (denial.proof.result, denial.proof.detail) =
         (ProofResult::Unproven, "7 of 16 canaries are there".to_owned());
     course.proofs.push(denial);
-    let missing = missing_proofs(&slots(), &course.proofs, at(0));
+    let missing = missing_proofs(&slots(), None, &course.proofs, at(0));
     assert_eq!(
         missing,
         ["drive_read_back of slot 3 is unproven (test: 7 of 16 canaries are there)"]
     );
     course.prove_all();
-    assert_eq!(missing_proofs(&slots(), &course.proofs, at(0)), Vec::<String>::new());
+    assert_eq!(missing_proofs(&slots(), None, &course.proofs, at(0)), Vec::<String>::new());
+    // A partition is proven inactive where there was one.
+    let partition = SlicePartition { id: 3, modules: vec![1, 3] };
+    let missing = missing_proofs(&slots(), Some(&partition), &course.proofs, at(0));
+    assert_eq!(missing, ["nobody proved partition_inactive of slot 3"]);
     // Only a GPU's memory may be reset and not looked at.
     course.proofs.iter_mut().for_each(|one| one.proof.result = ProofResult::ResetOnly);
-    assert_eq!(missing_proofs(&slots(), &course.proofs, at(0)).len(), 9);
+    assert_eq!(missing_proofs(&slots(), None, &course.proofs, at(0)).len(), 9);
 }
 
 #[test]

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use gpuaas_types::topology::{
-    FabricPort, GpuModule, HostTopology, NumaResources, NvmeNamespace, TopologyFunction,
+    FabricPartition, FabricPort, GpuModule, HostTopology, NumaResources, NvmeNamespace,
+    TopologyFunction,
 };
+
+use super::partitions::is_switch;
 
 /// Beginning of the class of PCI-to-PCI bridges.
 const BRIDGE_CLASS: &str = "0604";
@@ -16,6 +19,7 @@ pub(super) struct HostIndex<'a> {
     namespaces: Vec<&'a NvmeNamespace>,
     nodes: BTreeMap<u32, &'a NumaResources>,
     modules: BTreeMap<&'a str, &'a GpuModule>,
+    partitions: Option<&'a [FabricPartition]>,
 }
 
 impl<'a> HostIndex<'a> {
@@ -38,6 +42,7 @@ impl<'a> HostIndex<'a> {
             namespaces,
             nodes: topology.numa_nodes.iter().map(|node| (node.id, node)).collect(),
             modules: topology.gpu_modules.iter().map(|one| (one.address.as_str(), one)).collect(),
+            partitions: topology.fabric_partitions.as_deref(),
         }
     }
 
@@ -64,6 +69,16 @@ impl<'a> HostIndex<'a> {
     /// What is on record of the GPU at `address`.
     pub(super) fn gpu_module(&self, address: &str) -> Option<&'a GpuModule> {
         self.modules.get(address).copied()
+    }
+
+    /// Whether NVSwitches join the GPUs.
+    pub(super) fn has_switches(&self) -> bool {
+        self.functions().any(is_switch)
+    }
+
+    /// Partitions that the fabric manager lists; none: it did not answer.
+    pub(super) const fn fabric_partitions(&self) -> Option<&'a [FabricPartition]> {
+        self.partitions
     }
 
     /// The port of a virtual function's physical one.

@@ -64,7 +64,8 @@ pub fn slot_map(node: &str, topology: &HostTopology, policy: &SlotPolicy) -> Slo
         let parts = SlotParts { gpu, vf: functions[at], nvme: drives[at], cpus: &cpus[at] };
         slots.push(candidate(node, at, &parts, &host, policy));
     }
-    let host_blockers = host_blockers(&gpus, partitions.is_none(), policy);
+    let mut host_blockers = host_blockers(&gpus, partitions.is_none(), policy);
+    host_blockers.extend(partitions::fabric_manager_blocker(&host, topology.fabric_mode));
     let partitions = partitions.unwrap_or_default();
     let digest = digest::digest(node, &partitions, &slots);
     SlotMap { node: node.to_owned(), digest, host_blockers, partitions, slots }

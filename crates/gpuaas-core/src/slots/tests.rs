@@ -3,7 +3,9 @@
 use std::net::Ipv4Addr;
 
 use gpuaas_types::slot::SlotChange;
-use gpuaas_types::topology::{GpuModule, HostTopology, NumaResources, TopologyFunction};
+use gpuaas_types::topology::{
+    FabricPartition, GpuModule, HostTopology, NumaResources, TopologyFunction,
+};
 
 use super::*;
 
@@ -21,6 +23,21 @@ fn function(address: &str, vendor: &str, class: &str, node: u32) -> TopologyFunc
     }
 }
 
+/// What the fabric manager of a board with eight GPUs lists.
+fn listed_partitions() -> Vec<FabricPartition> {
+    let sets: [&[u32]; 7] = [
+        &[1, 2, 3, 4, 5, 6, 7, 8],
+        &[1, 2, 3, 4],
+        &[5, 6, 7, 8],
+        &[1, 3],
+        &[2, 4],
+        &[5, 7],
+        &[6, 8],
+    ];
+    let sets = sets.into_iter().map(<[u32]>::to_vec).chain((1..=8).map(|module| vec![module]));
+    (0..).zip(sets).map(|(id, modules)| FabricPartition { id, modules, active: false }).collect()
+}
+
 /// Eight GPUs on a board with switches, at two nodes.
 fn board() -> HostTopology {
     let mut host = HostTopology::default();
@@ -31,6 +48,7 @@ fn board() -> HostTopology {
         host.functions.push(function(&address, "10de", "030200", number / 4));
     }
     host.functions.push(function("0000:e1:00.0", "10de", "068000", 0));
+    host.fabric_partitions = Some(listed_partitions());
     for id in 0..2 {
         host.numa_nodes.push(NumaResources {
             id,
@@ -56,6 +74,30 @@ fn partitions_follow_module_ids_and_not_addresses() {
     }
     let map = slot_map("j22u15", &other, &SlotPolicy::default());
     assert_eq!(map.partitions[3..7], [[0, 2], [1, 3], [4, 6], [5, 7]]);
+}
+
+#[test]
+fn the_fabric_managers_own_list_counts_and_its_silence_and_its_mode_are_said() {
+    let mut host = board();
+    let codes = |host: &HostTopology| {
+        let map = slot_map("j22u15", host, &SlotPolicy::default());
+        let blockers = map.host_blockers.iter();
+        (
+            map.partitions,
+            blockers.map(|one| (one.code.clone(), one.overridable)).collect::<Vec<_>>(),
+        )
+    };
+    let (whole, blockers) = codes(&host);
+    assert_eq!((whole.len(), blockers.len()), (15, 0));
+    // A GPU whose links failed is in no partition but its own.
+    host.fabric_partitions.as_mut().unwrap().retain(|one| one.modules.len() != 8);
+    assert_eq!(codes(&host).0, whole[1..]);
+    host.fabric_mode = Some(1);
+    assert_eq!(codes(&host).1, []);
+    host.fabric_partitions = None;
+    assert_eq!(codes(&host), (whole, vec![("fabric_manager_silent".to_owned(), true)]));
+    host.fabric_mode = Some(0);
+    assert_eq!(codes(&host).1, [("fabric_manager_mode".to_owned(), false)]);
 }
 
 #[test]

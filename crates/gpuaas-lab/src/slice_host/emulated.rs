@@ -49,11 +49,15 @@ pub enum SliceFault {
     IdentityStays,
     /// Drivers do not let go of functions.
     FunctionsBusy,
+    /// The fabric manager activates no partition.
+    PartitionRefused,
+    /// Partitions of NVSwitches stay active, whatever the fabric manager says.
+    PartitionStays,
 }
 
 impl SliceFault {
     /// Each of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::EraseLies,
         Self::EraseStopsShort,
         Self::EraseFails,
@@ -64,6 +68,8 @@ impl SliceFault {
         Self::IdentityLost,
         Self::IdentityStays,
         Self::FunctionsBusy,
+        Self::PartitionRefused,
+        Self::PartitionStays,
     ];
 
     /// Name of the file that says so.
@@ -80,6 +86,8 @@ impl SliceFault {
             Self::IdentityLost => "identity_lost",
             Self::IdentityStays => "identity_stays",
             Self::FunctionsBusy => "functions_busy",
+            Self::PartitionRefused => "partition_refused",
+            Self::PartitionStays => "partition_stays",
         }
     }
 }
@@ -175,6 +183,12 @@ impl EmulatedSliceHost {
         let device = link.canonicalize()?;
         fs::remove_file(link)?;
         fs::remove_dir_all(device)
+    }
+
+    /// Partitions of its NVSwitches that are active.
+    #[must_use]
+    pub fn active_partitions(&self) -> usize {
+        fs::read_dir(self.folder.join("run/emulator/partitions")).map_or(0, Iterator::count)
     }
 
     /// Domains that the host knows.

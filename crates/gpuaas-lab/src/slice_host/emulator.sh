@@ -151,6 +151,27 @@ write() { # FILE VALUE
     esac
 }
 
+# The client of the fabric manager. A partition that is active has a file of its number.
+fmpm() { # -l, -a ID, -d ID
+    local list=$root/queries/fabric-partitions.json active=$root/run/emulator/partitions edits=() id
+    mkdir -p -- "$active"
+    [[ -e $list ]] || refuse "Failed to connect to Fabric Manager instance."
+    case $1 in
+        -l)
+            for id in "$active"/*; do
+                id=${id##*/}
+                if [[ $id != '*' ]]; then edits+=(-e "s/\"partitionId\": $id, \"isActive\": 0/\"partitionId\": $id, \"isActive\": 1/"); fi
+            done
+            sed -e '' "${edits[@]}" -- "$list"
+            ;;
+        -a)
+            ! broken partition_refused || refuse "Failed to activate partition. fmReturn: -7"
+            : >"$active/$2"
+            ;;
+        -d) if ! broken partition_stays; then rm -f -- "$active/$2"; fi ;;
+    esac
+}
+
 run() {
     case "$1 ${2:-}" in
         "virsh --connect") virsh "${@:4}" ;;
@@ -159,6 +180,7 @@ run() {
         "mkfs.vfat -C") truncate --size 2M -- "$root$5" ;;
         "mcopy -i") ;;
         "blockdev --flushbufs") ;;
+        "fmpm -a" | "fmpm -d") fmpm "$2" "$3" ;;
         *) refuse "what is $1?" ;;
     esac
 }
@@ -167,6 +189,7 @@ ask() {
     case "$1 ${2:-}" in
         "virsh --connect") virsh "${@:4}" ;;
         "nvme id-ctrl") cat -- "$root/queries/nvme-id-ctrl/${4#/dev/}.json" ;;
+        "fmpm -l") fmpm -l ;;
         "nvme sanitize-log") printf '{"nvme0": {"sprog": 65535, "sstat": {"status": 1}}}\n' ;;
         *) refuse "what is $1?" ;;
     esac

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gpuaas_types::topology::{GpuModule, HostTopology};
 use host_facts::HostRoot;
-use host_facts::topology::{GPU_MODULES_RECORD, queries};
+use host_facts::topology::{FABRIC_MANAGER_SETTINGS, GPU_MODULES_RECORD, queries};
 
 use super::layout::{HostLayout, SwitchLayout};
 use super::pci_tree::{
@@ -28,6 +28,8 @@ const FUNCTION_RESOURCE: &str = "0x000003d000000000 0x000003d0000fffff 0x0000000
      0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
 /// A controller that can sanitize by crypto erase and block erase, and format.
 const ERASING_CONTROLLER: &str = "{\"oacs\": 94, \"sanicap\": 3}";
+/// What `fmpm -l` answers, while no partition is active.
+const FABRIC_PARTITIONS: &str = "queries/fabric-partitions.json";
 /// Folder for what was at the paths that were changed.
 const CHANGED: &str = "changed";
 /// Sectors of a drive of 3.84 TB.
@@ -129,6 +131,9 @@ impl HostTree {
         for number in 0..layout.nvswitches {
             tree.write_nvswitch(number)?;
         }
+        if layout.nvswitches > 0 {
+            tree.write_fabric_manager()?;
+        }
         tree.write_nodes(layout)?;
         tree.write_processes()?;
         let modules = tree.gpus.iter().zip(layout.module_ids).map(|(gpu, module_id)| GpuModule {
@@ -160,6 +165,9 @@ impl HostTree {
             let answer = std::fs::read_to_string(self.path().join(erase_answer(&drive.name)));
             drive.erase_methods = answer.ok().and_then(|answer| queries::erase_methods(&answer));
         }
+        let listed = std::fs::read_to_string(self.path().join(FABRIC_PARTITIONS));
+        topology.fabric_partitions =
+            listed.ok().and_then(|listed| queries::fabric_partitions(&listed));
         topology
     }
 
@@ -455,6 +463,24 @@ impl HostTree {
         Ok(())
     }
 
+    /// What the fabric manager of a board with eight GPUs answers: a partition a line.
+    fn write_fabric_manager(&self) -> io::Result<()> {
+        let partition = |(id, modules): (usize, Vec<u32>)| {
+            let gpus: Vec<String> =
+                modules.iter().map(|module| format!("{{\"physicalId\": {module}}}")).collect();
+            let (count, gpus) = (modules.len(), gpus.join(", "));
+            format!(
+                "{{\"partitionId\": {id}, \"isActive\": 0, \"numGpus\": {count}, \
+                 \"gpuInfo\": [{gpus}]}}"
+            )
+        };
+        let lines: Vec<String> =
+            board_partitions().into_iter().enumerate().map(partition).collect();
+        let list = format!("{{\"partitionInfo\": [\n{}\n]}}\n", lines.join(",\n"));
+        self.put(FABRIC_PARTITIONS, list)?;
+        self.put(FABRIC_MANAGER_SETTINGS.trim_start_matches('/'), "FABRIC_MODE=1\n")
+    }
+
     fn write_nodes(&self, layout: &HostLayout) -> io::Result<()> {
         let nodes = 2 * layout.nodes_per_package;
         let cores = nodes * layout.cores_per_node;
@@ -500,6 +526,20 @@ struct DeviceSlot {
     port: String,
     root_port: String,
     node: u32,
+}
+
+/// Module ids of the partitions of a board with eight GPUs.
+fn board_partitions() -> Vec<Vec<u32>> {
+    let sets: [&[u32]; 7] = [
+        &[1, 2, 3, 4, 5, 6, 7, 8],
+        &[1, 2, 3, 4],
+        &[5, 6, 7, 8],
+        &[1, 3],
+        &[2, 4],
+        &[5, 7],
+        &[6, 8],
+    ];
+    sets.into_iter().map(<[u32]>::to_vec).chain((1..=8).map(|module| vec![module])).collect()
 }
 
 /// File with what `nvme id-ctrl` answers of a drive.

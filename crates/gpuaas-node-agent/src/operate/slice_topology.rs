@@ -40,6 +40,7 @@ pub(super) async fn run(
     match CommandRunner::for_host(&host) {
         Ok(runner) => {
             query(&runner, &mut topology, &mut findings).await;
+            query_partitions(&runner, &mut topology, &mut findings).await;
             query_identities(&runner, &devices, &mut topology, &mut findings).await;
         }
         Err(error) => findings.push(unanswered("nvme, nvidia-smi", &error)),
@@ -124,6 +125,34 @@ async fn query_identities(
         }
     }
     root.apply_assigned_identities(topology);
+}
+
+/// Whether a function is an NVSwitch: a bridge of NVIDIA's of no other kind.
+pub(crate) fn is_switch(function: &TopologyFunction) -> bool {
+    function.vendor.as_deref() == Some(NVIDIA)
+        && function.class.as_deref().is_some_and(|class| class.starts_with("0680"))
+}
+
+/// Adds the partitions of NVSwitches.
+async fn query_partitions(
+    runner: &CommandRunner<'_>,
+    topology: &mut HostTopology,
+    findings: &mut Vec<Finding>,
+) {
+    if !topology.functions.iter().any(is_switch) {
+        return;
+    }
+    let client = queries::FABRIC_CLIENT;
+    match runner.query(client, &["-l"], QUERY_SECONDS).await {
+        Ok(output) => {
+            topology.fabric_partitions = queries::fabric_partitions(&output.stdout);
+            if topology.fabric_partitions.is_none() {
+                let seen = "it prints no list of partitions".to_owned();
+                findings.push(Finding { name: client.to_owned(), passed: Some(false), seen });
+            }
+        }
+        Err(error) => findings.push(unanswered(client, &error)),
+    }
 }
 
 fn unanswered(name: &str, error: &CommandError) -> Finding {

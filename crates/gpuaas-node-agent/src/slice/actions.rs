@@ -9,6 +9,7 @@ use gpuaas_types::topology::EraseMethod;
 use super::binding;
 use super::canary;
 use super::host::{DriveState, SliceHost, SliceHostError};
+use super::partition;
 
 /// Driver of functions that are for guests.
 pub(super) const GUEST_DRIVER: &str = "vfio-pci";
@@ -139,9 +140,10 @@ async fn prepare(host: &dyn SliceHost, task: &SliceTask) -> Done {
     let missing = || SliceHostError::new("task_incomplete", "the task has no drive or no seed");
     let (_, drive) = drives(task).next().ok_or_else(missing)?;
     let seed = task.seed.as_ref().ok_or_else(missing)?;
-    let found = binding::keep_what_is_found(host, task).await?;
+    let mut found = binding::keep_what_is_found(host, task).await?;
     let prepared = async {
         check_drive(host, drive).await?;
+        partition::activate(host, task, &mut found).await?;
         binding::prepare(host, task).await?;
         host.write_image(&task.image, &drive.path).await?;
         binding::prepare_controllers(host, task).await?;
@@ -150,7 +152,8 @@ async fn prepare(host: &dyn SliceHost, task: &SliceTask) -> Done {
     match prepared.await {
         Ok(()) => Ok(format!("{} is on {}", task.image, drive.path)),
         Err(mut error) => {
-            let left = binding::roll_back(host, task, &found).await;
+            let mut left = binding::roll_back(host, task, &found).await;
+            left.extend(partition::roll_back(host, task, &mut found).await);
             if !left.is_empty() {
                 error.message = format!("{}; and then {}", error.message, left.join("; "));
             }
@@ -248,6 +251,12 @@ pub(super) fn proof(slot: u32, subject: ProofSubject, device: &str) -> SliceProo
 async fn reset(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport) -> Done {
     check_gone(host, task).await?;
     let mut failed = Vec::new();
+    if let Some(inactive) = partition::deactivate(host, task).await {
+        if inactive.result != ProofResult::Proven {
+            failed.push(inactive.detail.clone());
+        }
+        report.proofs.push(inactive);
+    }
     for devices in &task.devices {
         for address in [Some(&devices.gpu), devices.fabric_vf.as_ref()].into_iter().flatten() {
             let is_gpu = *address == devices.gpu;

@@ -144,14 +144,8 @@ fn write_kernel_host(dir: &Path, shows_settings: bool) -> Host {
     std::fs::write(&emulator, format!("{head}{KERNEL}R=\"$D/root\"{rest}")).unwrap();
     let devices = dir.join("root/sys/bus/pci/devices");
     let physical = devices.join("0000:1a:00.0");
-    if shows_settings {
-        let settings = physical.join("sriov/0");
-        std::fs::create_dir_all(&settings).unwrap();
-        for name in ["node", "port"] {
-            std::fs::write(settings.join(name), "00:00:00:00:00:00:00:00\n").unwrap();
-        }
-        std::fs::write(settings.join("policy"), "Down\n").unwrap();
-    } else {
+    if !shows_settings {
+        std::fs::remove_dir_all(physical.join("sriov")).unwrap();
         std::fs::create_dir_all(physical.join("net/ibp26s0")).unwrap();
         std::fs::write(dir.join("guid-0"), "00:00:00:00:00:00:00:00\n").unwrap();
     }

@@ -5,6 +5,7 @@ use gpuaas_types::ClaimId;
 use gpuaas_types::slice::{DomainState, FabricIdentity, SliceSeed};
 use gpuaas_types::topology::EraseMethod;
 
+use super::fabric_manager::FabricManager;
 use super::preparation::{FoundDriver, Preparation};
 use crate::command::CommandError;
 
@@ -99,6 +100,8 @@ pub trait SliceHost: Send + Sync {
         claim: ClaimId,
         preparation: &Preparation,
     ) -> Result<(), SliceHostError>;
+    /// What keeps the GPUs of guests apart on NVSwitches.
+    fn fabric_manager(&self) -> &dyn FabricManager;
     /// Resets a PCI function.
     async fn reset_function(&self, address: &str) -> Result<(), SliceHostError>;
     /// A drive, by its path.

@@ -17,6 +17,7 @@ use host_facts::HostRoot;
 use host_facts::topology::ASSIGNED_IDENTITIES;
 use serde_json::Value;
 
+use super::fabric_manager::{FabricClient, FabricManager};
 use super::functions::HostFunctions;
 use super::guest_call::{self, GuestCallSettings};
 use super::guest_listener::GuestCallListener;
@@ -54,6 +55,7 @@ pub(super) struct LiveSliceHost<'a> {
     root: HostRoot,
     host: &'a Host,
     listener: &'a GuestCallListener,
+    fabric: FabricClient<'a>,
 }
 
 impl<'a> LiveSliceHost<'a> {
@@ -67,7 +69,8 @@ impl<'a> LiveSliceHost<'a> {
     ) -> Result<Self, CommandError> {
         let runner = CommandRunner::for_host(host)?;
         let none = CommandError::HostNotLive("a simulated host without files has no slices");
-        Ok(Self { runner, root: host.root().cloned().ok_or(none)?, host, listener })
+        let root = host.root().cloned().ok_or(none)?;
+        Ok(Self { runner, root, host, listener, fabric: FabricClient { runner } })
     }
 
     async fn virsh(&self, arguments: &[&str]) -> Result<(), SliceHostError> {
@@ -252,6 +255,10 @@ impl SliceHost for LiveSliceHost<'_> {
             .map_err(io::Error::other)
             .and_then(|bytes| atomic_file::replace(&self.path(&path), &bytes));
         kept.map_err(|error| unwritable(&path, &error))
+    }
+
+    fn fabric_manager(&self) -> &dyn FabricManager {
+        &self.fabric
     }
 
     async fn reset_function(&self, address: &str) -> Result<(), SliceHostError> {

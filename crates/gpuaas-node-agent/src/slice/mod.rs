@@ -10,29 +10,36 @@
 mod actions;
 mod binding;
 mod canary;
+mod fabric_manager;
 mod functions;
 mod guest_call;
 mod guest_listener;
 mod host;
 mod live;
+mod partition;
 mod preparation;
 mod reconcile;
 mod stand_in;
+mod stand_in_fabric;
 
 #[cfg(test)]
 mod binding_tests;
 #[cfg(test)]
 mod guest_bridge_tests;
 #[cfg(test)]
+mod partition_tests;
+#[cfg(test)]
 mod tests;
 
 use gpuaas_types::agent::TaskResult;
 use gpuaas_types::slice::{DomainState, SliceReport, SliceTask};
 
+pub use self::fabric_manager::FabricManager;
 pub use self::guest_listener::{EMULATED_PORT_FILE, GuestCallListener};
 pub use self::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
 pub use self::preparation::{FoundDriver, Preparation};
 pub use self::stand_in::{StandInFault, StandInHost};
+pub use self::stand_in_fabric::StandInFabricManager;
 
 use crate::host::Host;
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use gpuaas_types::slice::SlicePartition;
 use serde::{Deserialize, Serialize};
 
 /// File in the claim's folder.
@@ -39,4 +40,6 @@ pub struct Preparation {
     pub functions: BTreeMap<String, FoundDriver>,
     /// Identities of virtual functions by address; none: it had none.
     pub identities: BTreeMap<String, Option<String>>,
+    /// Partition of the NVSwitches that the launch made active; none: none yet.
+    pub partition: Option<SlicePartition>,
 }

@@ -12,12 +12,15 @@ use std::fmt;
 use std::fs;
 
 use gpuaas_types::ClaimId;
-use gpuaas_types::slice::SLICES_FOLDER;
+use gpuaas_types::slice::{SLICES_FOLDER, SlicePartition};
+use gpuaas_types::topology::{FabricPartition, HostTopology};
 use host_facts::HostRoot;
 
 use super::guest_call;
-use super::host::SliceHostError;
+use super::host::{SliceHost as _, SliceHostError};
 use super::live::LiveSliceHost;
+use super::preparation::{PREPARATION, Preparation};
+use crate::operate::is_switch;
 
 /// Beginning of the name of a claim's domain.
 const DOMAIN_PREFIX: &str = "gpuaas-";
@@ -31,6 +34,8 @@ struct SurveyedClaim {
     is_booted: bool,
     /// PCI functions of its domain.
     functions: BTreeSet<String>,
+    /// Partition of the NVSwitches that its launch made active.
+    partition: Option<SlicePartition>,
 }
 
 type Claims = BTreeMap<ClaimId, SurveyedClaim>;
@@ -44,6 +49,8 @@ struct HostSurvey {
     domains: BTreeMap<String, bool>,
     /// PCI functions for guests that somebody holds, with the holders.
     held: Vec<(String, String)>,
+    /// Partitions of the NVSwitches that are active; none: there is no fabric manager to ask.
+    active: Option<Vec<FabricPartition>>,
     after: Claims,
 }
 
@@ -63,6 +70,22 @@ pub(crate) enum SliceDiscrepancy {
         address: String,
         /// Programs and process numbers.
         holders: String,
+    },
+    /// A partition of the NVSwitches is active for no claim.
+    PartitionUnclaimed {
+        /// Number of the partition.
+        id: u32,
+        /// Module ids of its GPUs.
+        modules: Vec<u32>,
+        /// Whether it was deactivated.
+        is_stopped: bool,
+    },
+    /// The partition of a claim whose guest booted is not active: the fabric manager was started anew.
+    PartitionMissing {
+        /// The claim.
+        claim: ClaimId,
+        /// Module ids of its GPUs.
+        modules: Vec<u32>,
     },
     /// The guest of a claim booted, and its domain does not run.
     DomainMissing {
@@ -88,6 +111,22 @@ impl fmt::Display for SliceDiscrepancy {
                     "slice_function_held: {holders} holds {address}, which no claim's domain has"
                 )
             }
+            Self::PartitionUnclaimed { id, modules, is_stopped } => {
+                let state = if *is_stopped {
+                    "was active for no claim and is deactivated"
+                } else {
+                    "is active for no claim of this host"
+                };
+                write!(
+                    f,
+                    "slice_partition_unclaimed: partition {id} of modules {modules:?} {state}"
+                )
+            }
+            Self::PartitionMissing { claim, modules } => write!(
+                f,
+                "slice_partition_missing: the partition of modules {modules:?} of claim {claim} is \
+                 not active: its guest has lost its NVLinks"
+            ),
             Self::DomainMissing { claim, is_defined } => {
                 let state = if *is_defined { "does not run" } else { "is gone" };
                 write!(
@@ -126,7 +165,29 @@ impl HostSurvey {
                 SliceDiscrepancy::DomainMissing { claim: *id, is_defined: domain.is_some() },
             )
         });
-        unclaimed.chain(held).chain(missing).collect()
+        unclaimed.chain(held).chain(missing).chain(self.partition_discrepancies()).collect()
+    }
+
+    fn partition_discrepancies(&self) -> Vec<SliceDiscrepancy> {
+        let Some(active) = &self.active else { return Vec::new() };
+        let is_claimed = |one: &&FabricPartition| {
+            let mut claims = self.before.values().chain(self.after.values());
+            claims
+                .any(|claim| claim.partition.as_ref().is_some_and(|own| own.modules == one.modules))
+        };
+        let unclaimed = active.iter().filter(|one| !is_claimed(one)).map(|one| {
+            let (id, modules) = (one.id, one.modules.clone());
+            SliceDiscrepancy::PartitionUnclaimed { id, modules, is_stopped: false }
+        });
+        let missing = self.after.iter().filter_map(|(id, claim)| {
+            let was_booted = self.before.get(id).is_some_and(|claim| claim.is_booted);
+            let own = claim.partition.as_ref()?;
+            let is_active = active.iter().any(|one| one.modules == own.modules);
+            (was_booted && claim.is_booted && !is_active).then(|| {
+                SliceDiscrepancy::PartitionMissing { claim: *id, modules: own.modules.clone() }
+            })
+        });
+        unclaimed.chain(missing).collect()
     }
 }
 
@@ -148,7 +209,12 @@ fn read_claims(root: &HostRoot) -> Claims {
         let id: ClaimId = folder.file_name().to_str()?.parse().ok()?;
         let document = fs::read_to_string(folder.path().join("domain.xml")).unwrap_or_default();
         let is_booted = guest_call::received_call(&folder.path()).is_some();
-        Some((id, SurveyedClaim { is_booted, functions: functions_of(&document) }))
+        let preparation = fs::read(folder.path().join(PREPARATION)).ok();
+        let preparation: Option<Preparation> =
+            preparation.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let partition = preparation.and_then(|preparation| preparation.partition);
+        let functions = functions_of(&document);
+        Some((id, SurveyedClaim { is_booted, functions, partition }))
     });
     claims.collect()
 }
@@ -158,8 +224,26 @@ pub(super) fn had_slices(root: &HostRoot) -> bool {
     root.join(SLICES_FOLDER.trim_start_matches('/')).is_dir()
 }
 
+/// Partitions that are active; none: the host has no NVSwitches, or nobody answers for them.
+async fn active_partitions(
+    host: &LiveSliceHost<'_>,
+    topology: &HostTopology,
+) -> Option<Vec<FabricPartition>> {
+    if !topology.functions.iter().any(is_switch) {
+        return None;
+    }
+    match host.fabric_manager().partitions().await {
+        Ok(all) => Some(all.into_iter().filter(|one| one.active).collect()),
+        Err(error) => {
+            tracing::warn!(%error, "partitions of this host cannot be compared");
+            None
+        }
+    }
+}
+
 /// What of slices does not fit together on `host`; with `stops`, domains with a claim's name that are of
-/// no claim are stopped and forgotten.
+/// no claim are stopped and forgotten, and partitions of no claim are deactivated where no guest holds
+/// a function.
 ///
 /// # Errors
 /// libvirt, sysfs or procfs cannot be asked.
@@ -169,17 +253,29 @@ pub(super) async fn find_discrepancies(
 ) -> Result<Vec<SliceDiscrepancy>, SliceHostError> {
     let before = read_claims(host.root());
     let domains = host.domains().await?;
-    let functions = host.topology().await?.functions.into_iter();
+    let topology = host.topology().await?;
+    let active = active_partitions(host, &topology).await;
+    let functions = topology.functions.into_iter();
     let held = functions.filter(|one| one.driver.as_deref() == Some(GUEST_DRIVER));
     let held = held.filter_map(|one| {
         let holders = one.holders.filter(|holders| !holders.is_empty())?;
         let names = holders.iter().map(|it| format!("{} ({})", it.program, it.pid));
         Some((one.address, names.collect::<Vec<_>>().join(" and ")))
     });
-    let held = held.collect();
-    let survey = HostSurvey { before, domains, held, after: read_claims(host.root()) };
+    let held: Vec<(String, String)> = held.collect();
+    let after = read_claims(host.root());
+    let survey = HostSurvey { before, domains, held, active, after };
     let mut found = survey.discrepancies();
     for one in found.iter_mut().filter(|_| stops) {
+        // Whoever holds a function may be a guest on these links.
+        if let SliceDiscrepancy::PartitionUnclaimed { id, is_stopped, .. } = one
+            && survey.held.is_empty()
+        {
+            match host.fabric_manager().deactivate(*id).await {
+                Ok(()) => *is_stopped = true,
+                Err(error) => tracing::warn!(%error, id, "a partition cannot be deactivated"),
+            }
+        }
         let SliceDiscrepancy::DomainUnclaimed { name, is_stopped } = one else { continue };
         if claim_of(name).is_none() {
             continue;
@@ -211,13 +307,15 @@ mod tests {
             </source>\n<address type=\"pci\" domain=\"0x0000\" bus=\"0x06\" slot=\"0x00\" function=\"0x0\"/>";
         let functions = functions_of(document);
         assert_eq!(functions, BTreeSet::from(["0000:19:00.0".to_owned()]));
-        let claims = Claims::from([(id(1), SurveyedClaim { is_booted: true, functions })]);
+        let claims =
+            Claims::from([(id(1), SurveyedClaim { is_booted: true, functions, partition: None })]);
         let name = |last| format!("{DOMAIN_PREFIX}{}", id(last));
         let holder = |address: &str| (address.to_owned(), "qemu (7)".to_owned());
         let healthy = HostSurvey {
             before: claims.clone(),
             domains: BTreeMap::from([(name(1), true)]),
             held: vec![holder("0000:19:00.0")],
+            active: Some(Vec::new()),
             after: claims.clone(),
         };
         assert_eq!(texts(&healthy), [""; 0]);
@@ -249,5 +347,44 @@ mod tests {
         for (before, after) in [(Claims::new(), claims.clone()), (claims, Claims::new())] {
             assert_eq!(texts(&HostSurvey { before, after, ..healthy.clone() }), [""; 0]);
         }
+    }
+
+    #[test]
+    fn partitions_of_no_claim_and_claims_without_theirs_are_named() {
+        let partition = SlicePartition { id: 3, modules: vec![1, 3] };
+        let claim = SurveyedClaim {
+            is_booted: true,
+            partition: Some(partition),
+            ..SurveyedClaim::default()
+        };
+        let claims = Claims::from([(id(1), claim)]);
+        let active =
+            |id, modules: &[u32]| FabricPartition { id, modules: modules.to_vec(), active: true };
+        let healthy = HostSurvey {
+            before: claims.clone(),
+            domains: BTreeMap::from([(format!("{DOMAIN_PREFIX}{}", id(1)), true)]),
+            // The number may be another one after an update of the fabric manager.
+            active: Some(vec![active(9, &[1, 3])]),
+            after: claims,
+            ..HostSurvey::default()
+        };
+        assert_eq!(texts(&healthy), [""; 0]);
+        let stale = HostSurvey {
+            active: Some(vec![active(9, &[1, 3]), active(4, &[2, 4])]),
+            ..healthy.clone()
+        };
+        assert_eq!(
+            texts(&stale),
+            [
+                "slice_partition_unclaimed: partition 4 of modules [2, 4] is active for no claim of this host"
+            ]
+        );
+        let forgotten = HostSurvey { active: Some(Vec::new()), ..healthy.clone() };
+        let [text] = &texts(&forgotten)[..] else { panic!("{forgotten:?}") };
+        assert!(
+            text.starts_with("slice_partition_missing: the partition of modules [1, 3] of claim")
+        );
+        // Nobody answers for the switches: nothing is known, and nothing is said.
+        assert_eq!(texts(&HostSurvey { active: None, ..healthy }), [""; 0]);
     }
 }

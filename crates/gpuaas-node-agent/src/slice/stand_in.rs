@@ -8,8 +8,10 @@ use gpuaas_types::slice::{DomainState, FabricIdentity, SliceSeed};
 use gpuaas_types::topology::EraseMethod;
 use parking_lot::Mutex;
 
+use super::fabric_manager::FabricManager;
 use super::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
 use super::preparation::{FoundDriver, Preparation};
+use super::stand_in_fabric::StandInFabricManager;
 
 /// Driver of functions that are for guests, which each function has that nobody set another one for.
 const GUEST_DRIVER: &str = "vfio-pci";
@@ -45,6 +47,10 @@ pub enum StandInFault {
     IdentityLost,
     /// Virtual functions keep their identity whatever is set.
     IdentityStays,
+    /// The fabric manager activates no partition.
+    PartitionRefused,
+    /// Partitions stay active.
+    PartitionStays,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +74,7 @@ struct State {
 #[derive(Debug, Default)]
 pub struct StandInHost {
     state: Mutex<State>,
+    fabric: StandInFabricManager,
 }
 
 impl StandInHost {
@@ -75,13 +82,23 @@ impl StandInHost {
     #[must_use]
     pub fn new(faults: impl IntoIterator<Item = StandInFault>) -> Self {
         let host = Self::default();
-        host.state.lock().faults = faults.into_iter().collect();
+        host.set_faults(faults);
         host
     }
 
     /// Sets the faults, in the place of those before.
     pub fn set_faults(&self, faults: impl IntoIterator<Item = StandInFault>) {
-        self.state.lock().faults = faults.into_iter().collect();
+        let faults: BTreeSet<StandInFault> = faults.into_iter().collect();
+        let has = |fault| faults.contains(&fault);
+        self.fabric
+            .set_faults(has(StandInFault::PartitionRefused), has(StandInFault::PartitionStays));
+        self.state.lock().faults = faults;
+    }
+
+    /// Its fabric manager.
+    #[must_use]
+    pub const fn fabric(&self) -> &StandInFabricManager {
+        &self.fabric
     }
 
     /// Writes as a guest does.
@@ -187,6 +204,10 @@ impl SliceHost for StandInHost {
     async fn forget_domain(&self, claim: ClaimId) -> Result<(), SliceHostError> {
         self.state.lock().domains.remove(&claim);
         Ok(())
+    }
+
+    fn fabric_manager(&self) -> &dyn FabricManager {
+        &self.fabric
     }
 
     async fn bind_function(

@@ -43,6 +43,7 @@ pub(super) fn task(action: SliceAction) -> SliceTask {
         image: "debian-13.raw".to_owned(),
         seed: Some(SliceSeed::default()),
         mac: "02:00:00:00:00:03".to_owned(),
+        partition: None,
     }
 }
 
@@ -140,7 +141,11 @@ async fn what_fails_is_named_and_nothing_is_written_to_a_drive_that_is_not_ours(
             assert_eq!(host.written_blocks(DRIVE), 0, "{action}");
         }
         let proofs = result.slice.unwrap().proofs;
-        assert!(proofs.iter().all(|one| one.result == ProofResult::Unproven), "{proofs:?}");
+        let failed = |one: &SliceProof| {
+            // An identity is taken away whatever became of the reset.
+            one.subject == ProofSubject::VfIdentityCleared || one.result == ProofResult::Unproven
+        };
+        assert!(proofs.iter().all(failed), "{proofs:?}");
     }
     let host = StandInHost::default();
     let mut other = task(SliceAction::Verify);
@@ -169,6 +174,7 @@ pub(super) fn write_host(dir: &std::path::Path) -> Host {
         dir,
         r#"
 R="$D/root"
+if [ "$1" = write ]; then printf '%s\n' "$3" > "$2"; exit 0; fi
 case "$2 $5" in
   "virsh domstate") if [ -e "$D/state" ]; then cat "$D/state"; else
       echo "error: failed to get domain '$6'" >&2; exit 1; fi ;;
@@ -205,6 +211,11 @@ exit 0
         let driver = root.join(&folder).join("driver");
         std::os::unix::fs::symlink("../../drivers/vfio-pci", driver).unwrap();
     }
+    for name in ["node", "port"] {
+        let setting = format!("sys/bus/pci/devices/0000:1a:00.0/sriov/0/{name}");
+        put(&setting, b"00:00:00:00:00:00:00:00\n");
+    }
+    put("sys/bus/pci/devices/0000:1a:00.0/sriov/0/policy", b"Down\n");
     put("sys/class/nvme/nvme0/nvme0n1/size", b"2048\n");
     put("sys/class/nvme/nvme0/address", b"0000:1b:00.0\n");
     put("sys/class/nvme/nvme0/serial", b"S3\n");

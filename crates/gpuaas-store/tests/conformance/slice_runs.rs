@@ -35,6 +35,7 @@ pub(crate) fn launch(id: ClaimId, fence: i64) -> NewSliceLaunch {
             domain_xml: "<domain/>".to_owned(),
             devices: (0..2).map(devices).collect(),
             mac: "02:00:00:00:00:00".to_owned(),
+            partition: None,
         },
         actor: "ada".to_owned(),
         reason: "a lease".to_owned(),

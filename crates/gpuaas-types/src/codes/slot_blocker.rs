@@ -43,6 +43,18 @@ ModuleIdsUnknown "module_ids_unknown" "Module ids of GPUs are unknown" {
     next_action: "boot the host with NVIDIA's driver at its GPUs once, so that their module ids are recorded",
     doc: "The host has NVSwitches, and not each of its GPUs has a module id of its own on record",
 }
+FabricManagerMode "fabric_manager_mode" "NVSwitches join all GPUs" {
+    fixed_by: BlockerFixer::Operator,
+    overridable: false,
+    next_action: "set `FABRIC_MODE=1` in `/usr/share/nvidia/nvswitch/fabricmanager.cfg` on the host, and restart the fabric manager",
+    doc: "The fabric manager is in another mode than 1, so GPUs of different guests would reach each other",
+}
+FabricManagerSilent "fabric_manager_silent" "The fabric manager does not answer" {
+    fixed_by: BlockerFixer::Operator,
+    overridable: true,
+    next_action: "have `fmpm -l` list the partitions on the host, or approve slots with a reason where partitions are activated by other means",
+    doc: "The host has NVSwitches, and its fabric manager does not list their partitions, so none is activated at a launch",
+}
 GpuNumaUnknown "gpu_numa_unknown" "The GPU's NUMA node is unknown" {
     fixed_by: BlockerFixer::Hardware,
     overridable: true,

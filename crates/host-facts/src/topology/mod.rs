@@ -18,6 +18,8 @@ use gpuaas_types::topology::{GpuModule, HostTopology};
 
 use crate::root::HostRoot;
 
+/// Settings of NVIDIA's fabric manager.
+pub const FABRIC_MANAGER_SETTINGS: &str = "/usr/share/nvidia/nvswitch/fabricmanager.cfg";
 /// File with what `nvidia-smi -q -x` printed while NVIDIA's driver had the GPUs.
 pub const GPU_MODULES_RECORD: &str = "/var/lib/gpuaas/slices/nvidia-smi.xml";
 
@@ -31,9 +33,18 @@ impl HostRoot {
             namespaces: self.nvme_namespaces(open_files.as_deref()),
             numa_nodes: self.numa_resources(),
             gpu_modules: self.recorded_gpu_modules(),
+            fabric_partitions: None,
+            fabric_mode: self.fabric_mode(),
         };
         self.apply_assigned_identities(&mut topology);
         topology
+    }
+
+    /// Mode of the fabric manager as its settings have it.
+    fn fabric_mode(&self) -> Option<u32> {
+        let text = self.text(FABRIC_MANAGER_SETTINGS)?;
+        let mut lines = text.lines();
+        lines.find_map(|line| line.trim().strip_prefix("FABRIC_MODE=")?.trim().parse().ok())
     }
 
     /// Module ids of GPUs as [`GPU_MODULES_RECORD`] has them; empty where there is no record.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_types::topology::{EraseMethod, GpuModule};
+use gpuaas_types::topology::{EraseMethod, FabricPartition, GpuModule};
 use serde_json::Value;
 
 use crate::gpu;
@@ -49,6 +49,40 @@ pub fn virtual_identities(printed: &str) -> BTreeMap<u32, VirtualIdentity> {
         Some((index, VirtualIdentity { guid, port_guid, mac }))
     };
     functions.filter_map(identity).collect()
+}
+
+/// Program that asks the fabric manager, and has it do things: the client that NVIDIA publishes for the
+/// library of its fabric manager. Where that runs in a virtual machine of its own, a program of this
+/// name may ask there.
+pub const FABRIC_CLIENT: &str = "fmpm";
+
+/// Partitions in what `fmpm -l` prints; `None` where that is no list of partitions: the client says
+/// errors in the same place.
+///
+/// ```
+/// use host_facts::topology::queries::fabric_partitions;
+/// let printed = r#"{"numPartitions": 1, "partitionInfo": [{"partitionId": 3, "isActive": 1,
+///     "numGpus": 2, "gpuInfo": [{"physicalId": 3}, {"physicalId": 1}]}]}"#;
+/// let [pair] = &fabric_partitions(printed).unwrap()[..] else { panic!() };
+/// assert_eq!((pair.id, pair.active, &pair.modules[..]), (3, true, &[1, 3][..]));
+/// assert_eq!(fabric_partitions("Failed to connect to Fabric Manager instance."), None);
+/// ```
+#[must_use]
+pub fn fabric_partitions(printed: &str) -> Option<Vec<FabricPartition>> {
+    let answer: Value = serde_json::from_str(printed).ok()?;
+    let number = |value: &Value, name: &str| {
+        value.get(name).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok())
+    };
+    let partition = |value: &Value| {
+        let gpus = value.get("gpuInfo")?.as_array()?;
+        let modules: Option<Vec<u32>> = gpus.iter().map(|gpu| number(gpu, "physicalId")).collect();
+        let mut modules = modules?;
+        modules.sort_unstable();
+        let is_whole = number(value, "numGpus")? as usize == modules.len();
+        let active = number(value, "isActive")? != 0;
+        is_whole.then_some(FabricPartition { id: number(value, "partitionId")?, modules, active })
+    };
+    answer.get("partitionInfo")?.as_array()?.iter().map(partition).collect()
 }
 
 /// Module ids of GPUs in what `nvidia-smi -q -x` prints. A GPU without one (`N/A`) is left out.

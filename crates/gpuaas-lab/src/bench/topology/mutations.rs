@@ -118,6 +118,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         modules[5].module_id = modules[2].module_id;
         host.record_modules(&modules)
     }),
+    row("the fabric manager does not answer", HGX, &[Code::FabricManagerSilent], 0, |host| {
+        host.remove("queries/fabric-partitions.json")
+    }),
+    row("the fabric manager joins all GPUs", CLUSTERS, &[Code::FabricManagerMode], 0, |host| {
+        host.put("usr/share/nvidia/nvswitch/fabricmanager.cfg", "# as installed\nFABRIC_MODE=0\n")
+    }),
     row("another driver has a virtual function", HGX, &[Code::VfDriver], 1, |host| {
         let folder = &host.virtual_functions[4].folder;
         host.link(&format!("{folder}/driver"), "../../bus/pci/drivers/mlx5_core")
