@@ -7,10 +7,12 @@ use gpuaas_types::topology::{
     TopologyFunction,
 };
 
-use super::partitions::is_switch;
-
 /// Beginning of the class of PCI-to-PCI bridges.
 const BRIDGE_CLASS: &str = "0604";
+
+const NVIDIA: &str = "10de";
+/// Class of an NVSwitch: a bridge of no other kind.
+const SWITCH_CLASS: &str = "0680";
 
 /// The devices of a host by address, group and number.
 pub(super) struct HostIndex<'a> {
@@ -110,4 +112,10 @@ impl<'a> HostIndex<'a> {
         });
         if from == to { told.unwrap_or(10) } else { told.unwrap_or(255) }
     }
+}
+
+/// Whether a function is an NVSwitch.
+fn is_switch(function: &TopologyFunction) -> bool {
+    function.vendor.as_deref() == Some(NVIDIA)
+        && function.class.as_deref().is_some_and(|class| class.starts_with(SWITCH_CLASS))
 }

@@ -18,11 +18,8 @@ use super::host_index::HostIndex;
 /// Partitions of an HGX board with eight GPUs, by module id, without those of one GPU.
 const HGX_PARTITIONS: [&[u32]; 7] =
     [&[1, 2, 3, 4, 5, 6, 7, 8], &[1, 2, 3, 4], &[5, 6, 7, 8], &[1, 3], &[2, 4], &[5, 7], &[6, 8]];
-const NVIDIA: &str = "10de";
 /// Mode of the fabric manager in which partitions are kept apart (`FABRIC_MODE`, shared NVSwitch).
 const SHARED_MODE: u32 = 1;
-/// Class of an NVSwitch: a bridge of no other kind.
-const SWITCH_CLASS: &str = "0680";
 
 /// The partitions as sets of slots, the largest first; `None` where switches join the GPUs and not
 /// each has a module id of its own on record.
@@ -62,12 +59,6 @@ pub(super) fn partitions(
     sets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
     sets.dedup();
     Some(sets)
-}
-
-/// Whether a function is an NVSwitch.
-pub(super) fn is_switch(function: &TopologyFunction) -> bool {
-    function.vendor.as_deref() == Some(NVIDIA)
-        && function.class.as_deref().is_some_and(|class| class.starts_with(SWITCH_CLASS))
 }
 
 /// What keeps NVSwitches from keeping guests apart.

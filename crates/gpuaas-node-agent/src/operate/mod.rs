@@ -21,7 +21,6 @@ use gpuaas_types::agent::Operation;
 use tokio::time::timeout;
 
 pub(crate) use operation::{CompletedTask, OperationContext};
-pub(crate) use slice_topology::is_switch;
 pub use update::{guard, hand_over};
 
 use operation::{OperationError, OperationOutcome};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use gpuaas_types::agent::Finding;
 use gpuaas_types::topology::{HostTopology, TopologyFunction, TopologyReport};
 use host_facts::HostRoot;
-use host_facts::topology::queries;
+use host_facts::topology::{is_switch, queries};
 
 use super::operation::{OperationContext, OperationError, OperationOutcome};
 use crate::clock::{AgentClock as _, HostClock};
@@ -125,12 +125,6 @@ async fn query_identities(
         }
     }
     root.apply_assigned_identities(topology);
-}
-
-/// Whether a function is an NVSwitch: a bridge of NVIDIA's of no other kind.
-pub(crate) fn is_switch(function: &TopologyFunction) -> bool {
-    function.vendor.as_deref() == Some(NVIDIA)
-        && function.class.as_deref().is_some_and(|class| class.starts_with("0680"))
 }
 
 /// Adds the partitions of NVSwitches.

@@ -9,12 +9,9 @@ use gpuaas_types::topology::EraseMethod;
 use super::binding;
 use super::canary;
 use super::host::{DriveState, SliceHost, SliceHostError};
+use super::looks::{LOOK_SECONDS, check_unheld, proof};
 use super::partition;
 
-/// Driver of functions that are for guests.
-pub(super) const GUEST_DRIVER: &str = "vfio-pci";
-/// Seconds between two looks at what takes a while.
-pub(super) const LOOK_SECONDS: u32 = 5;
 /// Looks for the guest: less than the action may take.
 const GUEST_LOOKS: u32 = 160;
 /// Looks at a drive that erases itself: less than the action may take.
@@ -85,23 +82,6 @@ async fn verify(host: &dyn SliceHost, task: &SliceTask) -> Done {
         return Err(SliceHostError::new("image_missing", message));
     }
     Ok("the devices are as the claim has them".to_owned())
-}
-
-pub(super) fn check_unheld(
-    address: &str,
-    holders: Option<&[String]>,
-) -> Result<(), SliceHostError> {
-    match holders {
-        Some([]) => Ok(()),
-        Some(holders) => {
-            let message = format!("{address} is held by {}", holders.join(", "));
-            Err(SliceHostError::new("device_held", message))
-        }
-        None => {
-            let message = format!("who holds {address} cannot be read");
-            Err(SliceHostError::new("holders_unknown", message))
-        }
-    }
 }
 
 /// Nothing is written to a drive that is another one by now, or that somebody uses.
@@ -233,18 +213,6 @@ async fn check_gone(host: &dyn SliceHost, task: &SliceTask) -> Result<(), SliceH
             let message = format!("the domain is {other}; it has to be gone first");
             Err(SliceHostError::new("domain_present", message))
         }
-    }
-}
-
-pub(super) fn proof(slot: u32, subject: ProofSubject, device: &str) -> SliceProof {
-    SliceProof {
-        slot,
-        subject,
-        device: device.to_owned(),
-        method: String::new(),
-        result: ProofResult::Unproven,
-        reader: "sysfs".to_owned(),
-        detail: String::new(),
     }
 }
 

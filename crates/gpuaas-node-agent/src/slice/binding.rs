@@ -9,8 +9,8 @@ use gpuaas_types::slice::{
     FabricIdentity, ProofResult, ProofSubject, SliceDevices, SliceProof, SliceTask,
 };
 
-use super::actions::{GUEST_DRIVER, LOOK_SECONDS, check_unheld, proof};
 use super::host::{SliceHost, SliceHostError};
+use super::looks::{GUEST_DRIVER, LOOK_SECONDS, check_unheld, proof};
 use super::preparation::{FoundDriver, Preparation};
 
 /// Driver of NVMe controllers.

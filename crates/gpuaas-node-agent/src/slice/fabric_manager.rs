@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use gpuaas_types::topology::FabricPartition;
 use host_facts::topology::queries::{FABRIC_CLIENT, fabric_partitions};
 
-use super::host::SliceHostError;
+use super::error::SliceHostError;
 use crate::command::CommandRunner;
 
 /// Longest time of a call, in seconds. An activation trains links.

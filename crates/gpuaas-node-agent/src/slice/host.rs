@@ -5,35 +5,12 @@ use gpuaas_types::ClaimId;
 use gpuaas_types::slice::{DomainState, FabricIdentity, SliceSeed};
 use gpuaas_types::topology::EraseMethod;
 
+pub use super::error::SliceHostError;
 use super::fabric_manager::FabricManager;
 use super::preparation::{FoundDriver, Preparation};
-use crate::command::CommandError;
 
 /// Bytes that are written to a drive and read from it at once.
 pub const BLOCK_BYTES: usize = 4096;
-
-/// Why something of a slice was not done.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct SliceHostError {
-    /// Stable code.
-    pub code: &'static str,
-    /// One sentence for the operator.
-    pub message: String,
-}
-
-impl SliceHostError {
-    /// An error with this code.
-    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
-
-impl From<CommandError> for SliceHostError {
-    fn from(error: CommandError) -> Self {
-        Self::new(error.code(), error.to_string())
-    }
-}
 
 /// A PCI function as it stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

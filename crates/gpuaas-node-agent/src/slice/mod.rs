@@ -10,12 +10,14 @@
 mod actions;
 mod binding;
 mod canary;
+mod error;
 mod fabric_manager;
 mod functions;
 mod guest_call;
 mod guest_listener;
 mod host;
 mod live;
+mod looks;
 mod partition;
 mod preparation;
 mod reconcile;

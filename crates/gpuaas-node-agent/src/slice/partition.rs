@@ -3,9 +3,9 @@
 use gpuaas_types::slice::{ProofResult, ProofSubject, SlicePartition, SliceProof, SliceTask};
 use gpuaas_types::topology::FabricPartition;
 
-use super::actions::proof;
 use super::fabric_manager::FabricManager;
 use super::host::{SliceHost, SliceHostError};
+use super::looks::proof;
 use super::preparation::Preparation;
 
 /// The partition with exactly these modules, whatever its number is by now.

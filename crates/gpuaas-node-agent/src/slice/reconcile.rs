@@ -15,12 +15,12 @@ use gpuaas_types::ClaimId;
 use gpuaas_types::slice::{SLICES_FOLDER, SlicePartition};
 use gpuaas_types::topology::{FabricPartition, HostTopology};
 use host_facts::HostRoot;
+use host_facts::topology::is_switch;
 
 use super::guest_call;
 use super::host::{SliceHost as _, SliceHostError};
 use super::live::LiveSliceHost;
 use super::preparation::{PREPARATION, Preparation};
-use crate::operate::is_switch;
 
 /// Beginning of the name of a claim's domain.
 const DOMAIN_PREFIX: &str = "gpuaas-";

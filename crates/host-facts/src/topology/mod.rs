@@ -14,7 +14,7 @@ pub mod queries;
 
 pub use identities::ASSIGNED_IDENTITIES;
 
-use gpuaas_types::topology::{GpuModule, HostTopology};
+use gpuaas_types::topology::{GpuModule, HostTopology, TopologyFunction};
 
 use crate::root::HostRoot;
 
@@ -22,6 +22,13 @@ use crate::root::HostRoot;
 pub const FABRIC_MANAGER_SETTINGS: &str = "/usr/share/nvidia/nvswitch/fabricmanager.cfg";
 /// File with what `nvidia-smi -q -x` printed while NVIDIA's driver had the GPUs.
 pub const GPU_MODULES_RECORD: &str = "/var/lib/gpuaas/slices/nvidia-smi.xml";
+
+/// Whether a function is an NVSwitch: a bridge of NVIDIA's of no other kind.
+#[must_use]
+pub fn is_switch(function: &TopologyFunction) -> bool {
+    function.vendor.as_deref() == Some("10de")
+        && function.class.as_deref().is_some_and(|class| class.starts_with("0680"))
+}
 
 impl HostRoot {
     /// The devices of the host that slices are made of, as far as files tell.
