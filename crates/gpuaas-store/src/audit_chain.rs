@@ -24,13 +24,15 @@ pub struct AuditChainRows {
     pub anchor: AuditChainEnd,
 }
 
-fn read_row(mut cols: Cols<'_>) -> Result<ChainedAuditRecord, StoreError> {
-    let (seq, row_digest): (i64, Vec<u8>) = (cols.next()?, cols.next()?);
+/// A row of the chain; none: the page has none.
+fn read_row(mut cols: Cols<'_>) -> Result<Option<ChainedAuditRecord>, StoreError> {
+    let Some(seq) = cols.next::<Option<i64>>()? else { return Ok(None) };
+    let row_digest: Vec<u8> = cols.next()?;
     let (digest, expired): (Vec<u8>, Option<i64>) = (cols.next()?, cols.next()?);
     let is_there: bool = cols.next()?;
     let record = if is_there { Some(read_record(&mut cols)?) } else { None };
     let (row_digest, digest) = (hex::encode(row_digest), hex::encode(digest));
-    Ok(ChainedAuditRecord { seq, row_digest, digest, expired, record })
+    Ok(Some(ChainedAuditRecord { seq, row_digest, digest, expired, record }))
 }
 
 impl Store {
@@ -72,17 +74,26 @@ impl Store {
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn audit_chain(&self, page: Page<i64>) -> Result<AuditChainRows, StoreError> {
         let mut conn = self.reader().await?;
+        // One statement, so that rows and ends are of one moment: a row that is chained between two
+        // reads would look like one that was removed.
         let sql = format!(
-            "SELECT chained.seq, chained.row_digest, chained.digest, chained.expired, \
-             entry.id IS NOT NULL, {RECORD_COLUMNS} FROM audit_chain AS chained \
+            "SELECT head.seq, head.digest, head.anchor_seq, head.anchor_digest, chained.seq, \
+             chained.row_digest, chained.digest, chained.expired, \
+             entry.id IS NOT NULL, {RECORD_COLUMNS} FROM audit_head AS head \
+             LEFT JOIN audit_chain AS chained ON chained.seq > $1 \
              LEFT JOIN audit_entry AS entry ON entry.id = chained.entry_id \
-             WHERE chained.seq > $1 ORDER BY chained.seq LIMIT $2"
+             WHERE head.id = 1 ORDER BY chained.seq LIMIT $2"
         );
-        let values = args![page.after.unwrap_or(0), i64::from(page.limit)];
+        let values = args![page.after.unwrap_or(0), i64::from(page.limit.max(1))];
         let rows = conn.all(sql, values).await?;
-        let items = rows.iter().map(|row| read_row(row.cols())).collect::<Result<_, _>>()?;
-        // Read last, so that no row that was read is behind it.
-        let (head, anchor) = read_ends(&mut conn).await?;
+        let (mut items, mut ends) = (Vec::with_capacity(rows.len()), None);
+        for row in &rows {
+            let mut cols = row.cols();
+            ends = Some(read_ends(&mut cols)?);
+            items.extend(read_row(cols)?);
+        }
+        let missing = || StoreError::corrupt("audit_head", "it has no row");
+        let (head, anchor) = ends.ok_or_else(missing)?;
         Ok(AuditChainRows { items, head, anchor })
     }
 

@@ -90,14 +90,9 @@ pub(crate) async fn read_head(conn: &mut Conn, lock: bool) -> Result<AuditHead, 
     })
 }
 
-/// The last row of the chain, and the last of those that went because they were old.
-pub(crate) async fn read_ends(
-    conn: &mut Conn,
-) -> Result<(AuditChainEnd, AuditChainEnd), StoreError> {
-    let sql = "SELECT seq, digest, anchor_seq, anchor_digest FROM audit_head WHERE id = 1";
-    let row = conn.first(sql, args![]).await?;
-    let row = row.ok_or_else(|| StoreError::corrupt("audit_head", "it has no row"))?;
-    let mut cols = row.cols();
+/// The last row of the chain, and the last of those that went because they were old: `seq, digest,
+/// anchor_seq, anchor_digest` of `audit_head`.
+pub(crate) fn read_ends(cols: &mut Cols<'_>) -> Result<(AuditChainEnd, AuditChainEnd), StoreError> {
     let mut end = || -> Result<AuditChainEnd, StoreError> {
         let seq = cols.next()?;
         let digest = hex::encode(cols.next::<Vec<u8>>()?);

@@ -77,6 +77,8 @@ async fn move_anchor(conn: &mut Conn) -> Result<AuditChainEnd, StoreError> {
         conn.execute(sql, args![seq, digest]).await?;
         conn.execute("DELETE FROM audit_chain WHERE seq <= $1", args![seq]).await?;
     }
-    let (_, anchor) = read_ends(conn).await?;
-    Ok(anchor)
+    let sql = "SELECT seq, digest, anchor_seq, anchor_digest FROM audit_head WHERE id = 1";
+    let row = conn.first(sql, args![]).await?;
+    let row = row.ok_or_else(|| StoreError::corrupt("audit_head", "it has no row"))?;
+    Ok(read_ends(&mut row.cols())?.1)
 }

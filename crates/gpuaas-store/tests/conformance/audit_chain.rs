@@ -96,6 +96,30 @@ fn entries_follow_on_each_other_however_many_write_at_once() {
     });
 }
 
+/// A reader at the end of the chain sees rows and end of one moment, however fast the chain grows.
+#[test]
+fn an_end_that_moves_while_it_is_read_is_no_removed_row() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (store, other) = (&fixture.store, fixture.database.open().await);
+        let (ended, mut is_over) = tokio::sync::watch::channel(false);
+        let writing = tokio::spawn(async move {
+            for n in 0..300 {
+                other.append_audit_entry(NOON, entry(&format!("s{n}"))).await.unwrap();
+                other.chain_audit().await.unwrap();
+            }
+            ended.send(true).unwrap();
+        });
+        let mut after = 0;
+        while !*is_over.borrow_and_update() {
+            let rows = store.audit_chain(Page { after: Some(after), limit: 1000 }).await.unwrap();
+            after = rows.items.last().map_or(after, |row| row.seq);
+            assert_eq!(rows.head.seq, after, "rows and end are of two moments");
+        }
+        writing.await.unwrap();
+    });
+}
+
 #[test]
 fn what_is_tampered_with_in_the_database_is_named() {
     use AuditFaultKind::{Changed, Removed};
