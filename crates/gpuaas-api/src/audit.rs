@@ -8,6 +8,7 @@ use gpuaas_types::Timestamp;
 use gpuaas_types::api::List;
 use gpuaas_types::audit::{AuditChainPage, AuditItem};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::body::QueryParams;
 use crate::ctx::Ctx;
 use crate::node_view::find_node;
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, problem};
 
 /// Which entries to list.
@@ -31,6 +32,9 @@ pub(crate) struct Filter {
     /// Of this moment or later.
     #[schemars(with = "Option<text::TimestampText>")]
     since: Option<String>,
+    /// Only what this lets pass, such as `action~node. result!=done`.
+    #[schemars(length(max = 2000))]
+    filter: Option<String>,
     /// After this entry, in the order of the list.
     #[schemars(with = "Option<text::NumberText>")]
     after: Option<String>,
@@ -39,7 +43,7 @@ pub(crate) struct Filter {
     limit: Option<u32>,
 }
 
-/// `GET /api/v1/audit?site=&node=&actor=&since=&after=&limit=`: the newest first.
+/// `GET /api/v1/audit?site=&node=&actor=&since=&filter=&after=&limit=`: the newest first.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(asked): QueryParams<Filter>,
@@ -56,8 +60,9 @@ pub(crate) async fn list(
         Some(text) => Some(find_node(&ctx, text).await?),
         None => None,
     };
-    let filter =
-        AuditFilter { node_id, site: asked.site, actor: asked.actor, since: since.transpose()? };
+    let expression = list_filter(FilterList::Audit, asked.filter.as_deref())?;
+    let (site, actor, since) = (asked.site, asked.actor, since.transpose()?);
+    let filter = AuditFilter { node_id, site, actor, since, expression };
     let entries = ctx.store.audit_page(filter, page.query()).await?;
     Ok(Json(page.list(entries, |entry| entry.id.to_string(), list_item)))
 }

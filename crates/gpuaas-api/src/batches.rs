@@ -21,6 +21,7 @@ use gpuaas_types::batch::{
     BatchSpec, BatchStatus,
 };
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Problem, Timestamp};
 use serde_json::json;
@@ -30,7 +31,7 @@ use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::node_view::is_live;
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, counted, problem};
 use crate::{bundles, check, strict};
 
@@ -296,14 +297,15 @@ fn keys(hostname: &str, hardware: &NodeHardware) -> Vec<(String, String)> {
     std::iter::once(host).chain(bmc).chain(macs).collect()
 }
 
-/// `GET /api/v1/batches?after=&limit=`: newest first, without their members.
+/// `GET /api/v1/batches?site=&filter=&after=&limit=`: newest first, without their members.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(asked): QueryParams<SitePageFilter<text::IdText>>,
 ) -> ApiResult<Json<List<BatchResource>>> {
     let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
     let site = site_id(&ctx, asked.site.as_deref()).await?;
-    let mut batches = ctx.store.batches(site, page.query()).await?;
+    let filter = list_filter(FilterList::Batches, asked.filter.as_deref())?;
+    let mut batches = ctx.store.batches(site, filter.as_ref(), page.query()).await?;
     let next = page.cut(&mut batches, |batch| batch.id.to_string());
     let ids = batches.iter().map(|batch| batch.id);
     let mut members = ctx.store.members_of_batches(ids).await?;

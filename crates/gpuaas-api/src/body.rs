@@ -119,6 +119,9 @@ pub(crate) struct Accepted {
 pub(crate) struct SitePageFilter<C> {
     /// Only of this site.
     pub(crate) site: Option<String>,
+    /// Only what this lets pass, such as `site=s1,s2`.
+    #[schemars(length(max = 2000))]
+    pub(crate) filter: Option<String>,
     /// After this item, in the order of the list.
     #[schemars(with = "Option<C>")]
     pub(crate) after: Option<String>,

@@ -4,21 +4,23 @@ use axum::Json;
 use axum::extract::State;
 use gpuaas_core::drift::{AdviceSubject, advice};
 use gpuaas_types::api::{List, NodeDrift};
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 
 use crate::body::{QueryParams, SitePageFilter, site_id};
 use crate::ctx::Ctx;
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::ApiResult;
 
-/// `GET /api/v1/drift?site=&after=&limit=`: by hostname.
+/// `GET /api/v1/drift?site=&filter=&after=&limit=`: by hostname.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(filter): QueryParams<SitePageFilter<text::FilledText>>,
 ) -> ApiResult<Json<List<NodeDrift>>> {
     let site_id = site_id(&ctx, filter.site.as_deref()).await?;
     let page = PageRequest::<String>::parse(filter.after.as_deref(), filter.limit)?;
-    let listed = ctx.store.list_drift(site_id).await?;
+    let asked = list_filter(FilterList::Drift, filter.filter.as_deref())?;
+    let listed = ctx.store.list_drift(site_id, asked.as_ref()).await?;
     let page = page.of_whole(listed, |listed| {
         format!("{},{},{}", listed.hostname, listed.site, listed.drift.kind)
     });

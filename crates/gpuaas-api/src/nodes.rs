@@ -10,6 +10,7 @@ use gpuaas_store::{
 use gpuaas_types::api::{List, NodeView, OnboardAccepted, Source, TimelineEvent};
 use gpuaas_types::audit::TimelineLine;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::text;
 use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunStatus, Step};
@@ -23,7 +24,7 @@ use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::node_facts::KnownFacts;
 use crate::node_view::{find_node, is_live};
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{bundles, check, node_change, strict};
 
@@ -176,6 +177,9 @@ pub(crate) struct Filter {
     /// Whose latest run stands like this.
     #[schemars(with = "Option<RunStatus>")]
     run_status: Option<String>,
+    /// Only what this lets pass, such as `state=active site=s1`.
+    #[schemars(length(max = 2000))]
+    filter: Option<String>,
     /// After this node, in the order of the list.
     #[schemars(with = "Option<text::IdText>")]
     after: Option<String>,
@@ -184,7 +188,7 @@ pub(crate) struct Filter {
     limit: Option<u32>,
 }
 
-/// `GET /api/v1/nodes?site=&state=&run_status=&after=&limit=`: by hostname.
+/// `GET /api/v1/nodes?site=&state=&run_status=&filter=&after=&limit=`: by hostname.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(filter): QueryParams<Filter>,
@@ -193,7 +197,9 @@ pub(crate) async fn list(
     let state = parse_enum(filter.state.as_deref(), NodeState::ALL, NodeState::as_str)?;
     let run_status = parse_enum(filter.run_status.as_deref(), RunStatus::ALL, RunStatus::as_str)?;
     let page = PageRequest::parse(filter.after.as_deref(), filter.limit)?;
-    let filter = NodeFilter { site_id, state, run_status, open: false };
+    let expression = list_filter(FilterList::Nodes, filter.filter.as_deref())?;
+    let expression = expression.as_ref();
+    let filter = NodeFilter { site_id, state, run_status, open: false, expression };
     let mut nodes = ctx.store.nodes_page(filter, page.query()).await?;
     let next = page.cut(&mut nodes, |listed| listed.node.id.to_string());
     let known = KnownFacts::of_nodes(&ctx, &nodes).await?;

@@ -7,7 +7,9 @@ use std::str::FromStr;
 
 use gpuaas_store::Page;
 use gpuaas_types::api::List;
+use gpuaas_types::coded_error::CodedError as _;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::{FilterList, ListFilter, parse_filter};
 use gpuaas_types::problem::Problem;
 
 use crate::problem::problem;
@@ -87,6 +89,22 @@ impl<K: FromStr + Clone> PageRequest<K> {
         let next = self.cut(&mut items, |item| key(item).to_string());
         List { items, next }
     }
+}
+
+/// The filter of a list that a request asks for; none: it asks for all.
+///
+/// # Errors
+/// `invalid_filter`, with the character at which the text stops being a filter.
+pub(crate) fn list_filter(
+    list: FilterList,
+    text: Option<&str>,
+) -> Result<Option<ListFilter>, Problem> {
+    let read = text.map(|text| parse_filter(list, text)).transpose();
+    read.map_err(|error| {
+        problem(ProblemCode::InvalidFilter)
+            .with_detail(error.to_string())
+            .with_hint(error.hint().to_owned())
+    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use gpuaas_store::{IdKind, ListedRun, OperatorCommand, RunFilter};
 use gpuaas_types::api::{List, RunView, StepSpan};
 use gpuaas_types::change::RunListItem;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
 use schemars::JsonSchema;
@@ -18,7 +19,7 @@ use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::id_prefix;
 use crate::node_view::{find_named, find_node};
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, invalid, problem};
 
 /// Lines of history in one answer.
@@ -55,6 +56,9 @@ pub(crate) struct Filter {
     /// Not over.
     #[serde(default)]
     open: bool,
+    /// Only what this lets pass, such as `status=parked created>2026-11-01`.
+    #[schemars(length(max = 2000))]
+    filter: Option<String>,
     /// After this run, in the order of the list.
     #[schemars(with = "Option<text::IdText>")]
     after: Option<String>,
@@ -63,7 +67,7 @@ pub(crate) struct Filter {
     limit: Option<u32>,
 }
 
-/// `GET /api/v1/runs?site=&node=&status=&open=&after=&limit=`: the newest first.
+/// `GET /api/v1/runs?site=&node=&status=&open=&filter=&after=&limit=`: the newest first.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(asked): QueryParams<Filter>,
@@ -80,7 +84,9 @@ pub(crate) async fn list(
         None => None,
     };
     let site_id = site_id(&ctx, asked.site.as_deref()).await?;
-    let filter = RunFilter { site_id, node_id, status, open: asked.open };
+    let expression = list_filter(FilterList::Runs, asked.filter.as_deref())?;
+    let expression = expression.as_ref();
+    let filter = RunFilter { site_id, node_id, status, open: asked.open, expression };
     let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
     let runs = ctx.store.runs_page(filter, page.query()).await?;
     Ok(Json(page.list(runs, |listed| listed.run.id.to_string(), list_item)))

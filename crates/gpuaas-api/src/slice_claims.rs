@@ -10,6 +10,7 @@ use gpuaas_store::{
 use gpuaas_types::api::List;
 use gpuaas_types::claim::{ClaimRefusal, ClaimReleaseQuery, ClaimRequest, ClaimView};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 use gpuaas_types::{ClaimId, Problem};
 use schemars::JsonSchema;
@@ -19,7 +20,7 @@ use crate::body::{JsonBytes, Key, QueryParams, site_id};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, invalid, problem};
 use crate::{check, id_prefix, strict};
 
@@ -94,6 +95,9 @@ pub(crate) struct ClaimFilter {
     /// Those that ended as well.
     #[serde(default)]
     ended: bool,
+    /// Only what this lets pass, such as `owner=team-a state=reserved`.
+    #[schemars(length(max = 2000))]
+    filter: Option<String>,
     /// Identifier of the last claim of the page before.
     #[schemars(with = "Option<text::IdText>")]
     after: Option<String>,
@@ -102,14 +106,16 @@ pub(crate) struct ClaimFilter {
     limit: Option<u32>,
 }
 
-/// `GET /api/v1/admin/slice-claims?site=&ended=&after=&limit=`: newest first.
+/// `GET /api/v1/admin/slice-claims?site=&ended=&filter=&after=&limit=`: newest first.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(asked): QueryParams<ClaimFilter>,
 ) -> ApiResult<Json<List<ClaimView>>> {
     let site_id = site_id(&ctx, asked.site.as_deref()).await?;
     let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
-    let filter = SlotClaimFilter { site_id, ended: asked.ended };
+    let expression = list_filter(FilterList::Claims, asked.filter.as_deref())?;
+    let expression = expression.as_ref();
+    let filter = SlotClaimFilter { site_id, ended: asked.ended, expression };
     let read = ctx.store.slot_claims(filter, page.query()).await?;
     Ok(Json(page.list(read, |claim| claim.id.to_string(), view)))
 }

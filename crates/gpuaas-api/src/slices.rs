@@ -11,6 +11,7 @@ use gpuaas_store::{NewSlotApproval, SliceTopology, StoredSlot};
 use gpuaas_types::NodeId;
 use gpuaas_types::agent::Operation;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::slot::{
     DiscoveryRequest, SliceMapView, SlotApprovalRequest, SlotInventory, SlotMapDifference,
     SlotState, SlotView,
@@ -24,6 +25,7 @@ use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::node_view::find_node;
+use crate::pages::list_filter;
 use crate::problem::{ApiResult, invalid, problem};
 use crate::{strict, tasks};
 
@@ -108,15 +110,19 @@ pub(crate) async fn approve(
 pub(crate) struct SlotFilter {
     /// Only of this site.
     site: Option<String>,
+    /// Only what this lets pass, such as `state=free,candidate`.
+    #[schemars(length(max = 2000))]
+    filter: Option<String>,
 }
 
-/// `GET /api/v1/admin/slots?site=`: by hostname and number.
+/// `GET /api/v1/admin/slots?site=&filter=`: by hostname and number.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(filter): QueryParams<SlotFilter>,
 ) -> ApiResult<Json<SlotInventory>> {
     let site_id = site_id(&ctx, filter.site.as_deref()).await?;
-    let slots = ctx.store.slots(site_id).await?;
+    let asked = list_filter(FilterList::Slots, filter.filter.as_deref())?;
+    let slots = ctx.store.slots(site_id, asked.as_ref()).await?;
     Ok(Json(SlotInventory::new(slots.into_iter().map(view).collect())))
 }
 

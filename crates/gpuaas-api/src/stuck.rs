@@ -10,6 +10,7 @@ use axum::extract::State;
 use gpuaas_core::node_problem::advice_of_wait;
 use gpuaas_store::{ListedNode, NodeFilter, RunBrief};
 use gpuaas_types::api::{Lateness, List, NodeProblem, NodeView, StuckNode};
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 
 use crate::body::{QueryParams, SitePageFilter, site_id};
@@ -17,10 +18,10 @@ use crate::ctx::Ctx;
 use crate::explain;
 use crate::node_facts::KnownFacts;
 use crate::node_view::{is_live, mark};
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::ApiResult;
 
-/// `GET /api/v1/nodes/stuck?site=&after=&limit=`: those of a page of the list of nodes. Mostly
+/// `GET /api/v1/nodes/stuck?site=&filter=&after=&limit=`: those of a page of the list of nodes. Mostly
 /// there are few of them, so a page may have no item and another page after it.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
@@ -28,7 +29,9 @@ pub(crate) async fn list(
 ) -> ApiResult<Json<List<StuckNode>>> {
     let site_id = site_id(&ctx, filter.site.as_deref()).await?;
     let page = PageRequest::parse(filter.after.as_deref(), filter.limit)?;
-    let filter = NodeFilter { site_id, ..NodeFilter::default() };
+    let expression = list_filter(FilterList::Nodes, filter.filter.as_deref())?;
+    let expression = expression.as_ref();
+    let filter = NodeFilter { site_id, expression, ..NodeFilter::default() };
     let mut nodes = ctx.store.nodes_page(filter, page.query()).await?;
     let next = page.cut(&mut nodes, |listed| listed.node.id.to_string());
     nodes.retain(|listed| is_live(listed.node.state) || is_open(listed));

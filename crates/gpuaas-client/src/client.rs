@@ -16,9 +16,8 @@ use std::time::Duration;
 
 use gpuaas_types::Problem;
 use gpuaas_types::api::{
-    List, NodeCertificates, NodeDrift, NodeView, OnboardAccepted, ProfilePreset, ProfileResource,
+    List, NodeCertificates, NodeView, OnboardAccepted, ProfilePreset, ProfileResource,
     RevokeCertificate, RoceResource, RunPlan, RunRequest, RunView, SiteCreate, SiteResource,
-    StuckNode,
 };
 use gpuaas_types::batch::{BatchAccepted, BatchActionRequest, BatchCreate, BatchResource};
 use gpuaas_types::codes::CommandCode;
@@ -288,22 +287,6 @@ impl ApiClient {
         self.get_all(&["nodes"], &[("site", site), ("state", state)]).await
     }
 
-    /// `GET /api/v1/drift?site=`.
-    ///
-    /// # Errors
-    /// See [`ApiClient::add_site`].
-    pub async fn drift(&self, site: Option<&str>) -> Result<List<NodeDrift>, Failure> {
-        self.get_all(&["drift"], &[("site", site)]).await
-    }
-
-    /// `GET /api/v1/nodes/stuck?site=`.
-    ///
-    /// # Errors
-    /// See [`ApiClient::add_site`].
-    pub async fn stuck(&self, site: Option<&str>) -> Result<List<StuckNode>, Failure> {
-        self.get_all(&["nodes", "stuck"], &[("site", site)]).await
-    }
-
     /// `GET /api/v1/nodes/KEY`, by id, hostname, MAAS system id or MAC.
     ///
     /// # Errors
@@ -369,12 +352,16 @@ impl ApiClient {
         self.answer(request).await
     }
 
-    /// `GET /api/v1/batches?site=`.
+    /// `GET /api/v1/batches?site=&filter=`.
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
-    pub async fn batches(&self, site: Option<&str>) -> Result<List<BatchResource>, Failure> {
-        self.get_all(&["batches"], &[("site", site)]).await
+    pub async fn batches(
+        &self,
+        site: Option<&str>,
+        filter: Option<&str>,
+    ) -> Result<List<BatchResource>, Failure> {
+        self.get_all(&["batches"], &[("site", site), ("filter", filter)]).await
     }
 
     /// `GET /api/v1/batches/KEY`, by name or id.

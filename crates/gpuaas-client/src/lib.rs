@@ -14,6 +14,7 @@ mod http;
 mod names;
 pub mod output;
 pub mod provider;
+mod rendered;
 mod server_sent;
 mod server_time;
 pub mod sign_in;

@@ -11,17 +11,16 @@ use gpuaas_types::api::{
     TimelineEvent,
 };
 use gpuaas_types::audit::{AuditItem, TimelineLine};
-use gpuaas_types::codes::{CommandCode, NodeProblemCode};
+use gpuaas_types::codes::NodeProblemCode;
 use gpuaas_types::explain::Explanation;
 use serde::Serialize;
 
 use crate::arguments::Format;
 use crate::failure::Failure;
-use crate::names::names;
+pub use crate::rendered::{pieces, text};
 pub use crate::table::{table, table_dropping};
 use crate::terminal::{Style, Terminal};
 use crate::waterfall;
-use crate::wrap::wrap_lines;
 
 /// Prints `value` on stdout in `format`; `table` draws it for people.
 ///
@@ -33,22 +32,7 @@ pub fn print<T: Serialize>(
     value: &T,
     table: impl FnOnce(&T, Style) -> String,
 ) -> Result<(), Failure> {
-    let unwritable = |detail: String| Failure::local(CommandCode::AnswerUnprintable, detail);
-    let text = match format {
-        Format::Table if terminal.style().bounded => {
-            wrap_lines(&table(value, terminal.style()), terminal.style().width)
-        }
-        Format::Table | Format::Wide => table(value, terminal.style().unbounded()),
-        Format::Name => {
-            names(&serde_json::to_value(value).map_err(|error| unwritable(error.to_string()))?)
-        }
-        Format::Json => {
-            serde_json::to_string_pretty(value).map_err(|error| unwritable(error.to_string()))?
-        }
-        Format::Yaml => {
-            serde_saphyr::to_string(value).map_err(|error| unwritable(error.to_string()))?
-        }
-    };
+    let text = text(terminal.style(), format, value, table)?;
     terminal.data(&text)
 }
 

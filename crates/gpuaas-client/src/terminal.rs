@@ -133,6 +133,15 @@ impl Terminal {
         }
     }
 
+    /// Draws data over what was drawn before, as far as the terminal is high.
+    ///
+    /// # Errors
+    /// See [`Terminal::data`].
+    pub fn redraw(&mut self, text: &str) -> Result<(), Failure> {
+        let rows = console::Term::stdout().size_checked().map_or(24, |(rows, _)| rows);
+        self.data(&screen(text, usize::from(rows)))
+    }
+
     /// Writes help to stdout, wrapped where that is a terminal.
     ///
     /// # Errors
@@ -152,6 +161,28 @@ impl Terminal {
             .and_then(|()| self.people.flush())
             .ok();
     }
+}
+
+/// A screen of so many rows with the first lines of `text`, from the top; how many more there are is
+/// its last line. Lines are cleared behind their end, and what is below them, so nothing flickers.
+fn screen(text: &str, rows: usize) -> String {
+    const HOME: &str = "\u{1b}[H";
+    const CLEAR_LINE: &str = "\u{1b}[K";
+    const CLEAR_BELOW: &str = "\u{1b}[J";
+    let lines: Vec<&str> = text.trim_end_matches('\n').lines().collect();
+    // The last row stays free for the cursor.
+    let room = rows.saturating_sub(1).max(2);
+    let shown = if lines.len() > room { room - 1 } else { lines.len() };
+    let mut drawn = HOME.to_owned();
+    for line in lines.iter().take(shown) {
+        drawn.push_str(line);
+        drawn.push_str(CLEAR_LINE);
+        drawn.push('\n');
+    }
+    if lines.len() > shown {
+        drawn.push_str(&format!("and {} more lines{CLEAR_LINE}\n", lines.len() - shown));
+    }
+    drawn + CLEAR_BELOW
 }
 
 /// What a [`Terminal::captured`] was given.
@@ -194,5 +225,23 @@ impl Write for Buffer {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_has_no_more_lines_than_rows() {
+        let visible = |text: &str, rows| {
+            let drawn = screen(text, rows);
+            assert!(drawn.starts_with("\u{1b}[H") && drawn.ends_with("\u{1b}[J"));
+            drawn.replace("\u{1b}[H", "").replace("\u{1b}[K", "").replace("\u{1b}[J", "")
+        };
+        assert_eq!(visible("a\nb\n", 24), "a\nb\n");
+        assert_eq!(visible("a\nb\nc\nd\n", 4), "a\nb\nand 2 more lines\n");
+        assert_eq!(visible("a\nb\nc\n", 4), "a\nb\nc\n");
+        assert_eq!(visible("a\nb\nc\n", 0), "a\nand 2 more lines\n");
     }
 }

@@ -309,7 +309,7 @@ impl UnannouncedChanges {
         if forgotten.is_empty() {
             return Ok(());
         }
-        let open = shared.store.list_drift(Some(site_id)).await?;
+        let open = shared.store.list_drift(Some(site_id), None).await?;
         open.iter()
             .filter(|d| forgotten.contains(&d.system_id))
             .for_each(|d| look.note(&d.system_id));

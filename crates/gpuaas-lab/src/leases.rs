@@ -85,7 +85,7 @@ fn not_reached(what: &str) -> Failure {
 
 /// Discovers the slots of a host and approves the first of them, unless that was done.
 async fn approve(client: &ApiClient, host: &str, gpus: u32, reason: &str) -> Result<(), Failure> {
-    let known = client.slots(Some(SITE)).await?.slots;
+    let known = client.slots(Some(SITE), None).await?.slots;
     if known.iter().any(|slot| slot.node == host && slot.approved_by.is_some()) {
         return Ok(());
     }
@@ -164,9 +164,9 @@ async fn launch_and_release(client: &ApiClient, id: &str, reason: &str) -> Resul
 /// # Errors
 /// What the control plane refused.
 pub async fn gather(client: &ApiClient, hosts: &[&str]) -> Result<Vec<LeaseRow>, Failure> {
-    let slots = client.slots(Some(SITE)).await?.slots;
+    let slots = client.slots(Some(SITE), None).await?.slots;
     let mut rows = Vec::new();
-    for listed in client.slot_claims(Some(SITE), true).await?.items {
+    for listed in client.slot_claims(Some(SITE), true, None).await?.items {
         let claim = client.slot_claim(&listed.id.to_string()).await?;
         let map = client.slice_map(&claim.node).await?;
         rows.push(row(claim, &map, &slots));

@@ -323,7 +323,7 @@ impl Bench {
         self.report.domains_left = domains.sum();
         let partitions = self.hosts.values().map(|host| host.files.active_partitions() as u64);
         self.report.partitions_left = partitions.sum();
-        let free = self.store.slots(None).await.map_err(store_failure)?;
+        let free = self.store.slots(None, None).await.map_err(store_failure)?;
         let free = free.iter().filter(|slot| slot.state == gpuaas_types::slot::SlotState::Free);
         let accounts = self.store.slot_accounts().await.map_err(store_failure)?;
         let missing = slots.saturating_sub(free.count()) as u64;

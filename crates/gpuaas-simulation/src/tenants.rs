@@ -205,7 +205,7 @@ impl Tenants {
         if accounts.leaked_slots + accounts.leaked_devices + accounts.broken_claims > 0 {
             broken.push(format!("slots, devices and claims do not fit: {accounts:?}"));
         }
-        let filter = SlotClaimFilter { site_id: None, ended: false };
+        let filter = SlotClaimFilter::default();
         let mut owners: BTreeMap<(NodeId, String), ClaimId> = BTreeMap::new();
         for claim in store.slot_claims(filter, Page::first(CLAIMS)).await? {
             for slot in &claim.slots {

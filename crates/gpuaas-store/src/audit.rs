@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{NodeId, Timestamp};
 use serde::de::DeserializeOwned;
 
 use crate::database::{Cols, RequestOrigin, Val, args};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
@@ -45,11 +47,13 @@ pub struct AuditFilter {
     pub actor: Option<String>,
     /// Only what was done at this moment or later.
     pub since: Option<Timestamp>,
+    /// Only what this lets pass.
+    pub expression: Option<ListFilter>,
 }
 
 impl AuditFilter {
     /// The conditions that it sets, each with `{}` for its value.
-    fn conditions(self) -> [(&'static str, Option<Val>); 4] {
+    fn conditions(&self) -> [(&'static str, Option<Val>); 4] {
         [
             ("audit.node_id = {}", self.node_id.map(|id| id.0.into())),
             ("audit.site = {}", self.site.as_deref().map(Val::from)),
@@ -138,6 +142,9 @@ impl Store {
             let condition = condition.replace("{}", &format!("${}", values.len()));
             write!(sql, " AND {condition}").unwrap_or_default();
         }
+        sql.push_str(" {FILTER}");
+        let expression = filter.expression.as_ref();
+        let mut sql = with_filter(&sql, FilterList::Audit, expression, &mut values)?;
         values.push(i64::from(page.limit).into());
         write!(sql, " ORDER BY audit.id DESC LIMIT ${}", values.len()).unwrap_or_default();
         let rows = self.reader().await?.all(sql, values).await?;

@@ -17,12 +17,14 @@ use gpuaas_core::record::ReportKind;
 use gpuaas_types::api::{Park, TimelineEvent, Wait};
 use gpuaas_types::batch::{BatchAccepted, BatchSpec, BatchStop};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{
     BatchId, MemberState, NodeId, NodeState, ProfileId, RunId, RunStatus, SiteId, Step, Timestamp,
 };
 
 use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
@@ -466,22 +468,24 @@ impl Store {
         read_batch(row.ok_or_else(|| StoreError::not_found("batch", key))?.cols())
     }
 
-    /// A page of the batches of a site, or of all of them, newest first.
+    /// A page of the batches of a site, or of all of them, that a filter lets pass, newest first.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn batches(
         &self,
         site: Option<SiteId>,
+        filter: Option<&ListFilter>,
         page: Page<BatchId>,
     ) -> Result<Vec<StoredBatch>, StoreError> {
         let sql = batch_select!(
             "WHERE ($1 IS NULL OR (created_at, id) < (SELECT after.created_at, after.id \
-             FROM batch AS after WHERE after.id = $1)) AND site_id = COALESCE($3, site_id) \
+             FROM batch AS after WHERE after.id = $1)) AND site_id = COALESCE($3, site_id) {FILTER} \
              ORDER BY created_at DESC, id DESC LIMIT $2"
         );
         let site = site.map(|id| id.0);
-        let values = args![page.after.map(|id| id.0), i64::from(page.limit), site];
+        let mut values = args![page.after.map(|id| id.0), i64::from(page.limit), site];
+        let sql = with_filter(sql, FilterList::Batches, filter, &mut values)?;
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_batch(row.cols())).collect()
     }

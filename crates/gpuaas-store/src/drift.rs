@@ -12,6 +12,7 @@ use gpuaas_core::node_state::may_become;
 use gpuaas_core::record::NodeRecord;
 use gpuaas_types::api::{Drift, RegionPast, Source, TimelineEvent};
 use gpuaas_types::codes::TimelineCode;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::machine::{MachineView, Observation};
 use gpuaas_types::{
     DriftAction, DriftKind, NodeId, NodeState, RunId, RunStatus, SiteId, Timestamp,
@@ -20,6 +21,7 @@ use gpuaas_types::{
 use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::gate;
+use crate::list_filter::with_filter;
 use crate::store::Store;
 use crate::tables::node::{node_columns, node_from, read_node};
 use crate::tables::observation::{observation_columns, put_read, read_observation};
@@ -474,30 +476,26 @@ impl Store {
         Ok(found)
     }
 
-    /// What differs now, by hostname; of one site, or of all.
+    /// What differs now and a filter lets pass, by hostname; of one site, or of all.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn list_drift(
         &self,
         site_id: Option<SiteId>,
+        filter: Option<&ListFilter>,
     ) -> Result<Vec<ListedDrift>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(
-                concat!(
-                    "SELECT node.id, node.hostname, site.name, COALESCE(node.system_id, ''), ",
-                    drift_columns!(),
-                    " FROM drift \
-                     JOIN node ON node.id = drift.node_id JOIN site ON site.id = node.site_id \
-                     WHERE ($1 IS NULL OR node.site_id = $1) \
-                     AND node.state NOT IN ('retired', 'detached', 'deleted') \
-                     ORDER BY node.hostname, drift.kind"
-                ),
-                args![site_id.map(|id| id.0)],
-            )
-            .await?;
+        const SQL: &str = concat!(
+            "SELECT node.id, node.hostname, site.name, COALESCE(node.system_id, ''), ",
+            drift_columns!(),
+            " FROM drift JOIN node ON node.id = drift.node_id \
+             JOIN site ON site.id = node.site_id WHERE ($1 IS NULL OR node.site_id = $1) \
+             AND node.state NOT IN ('retired', 'detached', 'deleted') {FILTER} \
+             ORDER BY node.hostname, drift.kind"
+        );
+        let mut values = args![site_id.map(|id| id.0)];
+        let sql = with_filter(SQL, FilterList::Drift, filter, &mut values)?;
+        let rows = self.reader().await?.all(sql, values).await?;
         rows.iter()
             .map(|row| {
                 let mut cols = row.cols();

@@ -61,6 +61,7 @@ mod host_value;
 mod id_range;
 mod input_secret;
 mod inspection;
+mod list_filter;
 mod migrations;
 mod node;
 mod node_change;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gpuaas_core::record::{NodeRecord, ReportKind};
 use gpuaas_types::api::{OnboardAccepted, Park, TimelineEvent, Wait};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{
     NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
 };
@@ -12,6 +13,7 @@ use secrecy::SecretString;
 
 use crate::database::{Cols, Conn, GroupFn, GroupHints, args};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
@@ -86,7 +88,7 @@ pub struct AcceptedOnboarding {
 
 /// Which nodes to list; what is left empty does not matter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct NodeFilter {
+pub struct NodeFilter<'a> {
     /// Only nodes of this site.
     pub site_id: Option<SiteId>,
     /// Only nodes in this state.
@@ -95,6 +97,8 @@ pub struct NodeFilter {
     pub run_status: Option<RunStatus>,
     /// Only nodes whose latest run is open.
     pub open: bool,
+    /// Only nodes that this lets pass.
+    pub expression: Option<&'a ListFilter>,
 }
 
 /// A run without its working state.
@@ -460,7 +464,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn list_nodes(&self, filter: NodeFilter) -> Result<Vec<ListedNode>, StoreError> {
+    pub async fn list_nodes(&self, filter: NodeFilter<'_>) -> Result<Vec<ListedNode>, StoreError> {
         let mut all: Vec<ListedNode> = Vec::new();
         loop {
             let after = all.last().map(|last| last.node.id);
@@ -479,7 +483,7 @@ impl Store {
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn nodes_page(
         &self,
-        filter: NodeFilter,
+        filter: NodeFilter<'_>,
         page: Page<NodeId>,
     ) -> Result<Vec<ListedNode>, StoreError> {
         let sql = listed_select!(
@@ -487,10 +491,10 @@ impl Store {
              AND ($3 IS NULL OR run.status = $3) \
              AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) \
              AND ($5 IS NULL OR (node.hostname, node.id) > (SELECT before.hostname, before.id \
-             FROM node AS before WHERE before.id = $5)) \
+             FROM node AS before WHERE before.id = $5)) {FILTER} \
              ORDER BY node.hostname, node.id LIMIT $6"
         );
-        let values = args![
+        let mut values = args![
             filter.site_id.map(|id| id.0),
             filter.state.map(NodeState::as_str),
             filter.run_status.map(RunStatus::as_str),
@@ -498,6 +502,7 @@ impl Store {
             page.after.map(|id| id.0),
             i64::from(page.limit)
         ];
+        let sql = with_filter(sql, FilterList::Nodes, filter.expression, &mut values)?;
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_listed_node(row.cols())).collect()
     }

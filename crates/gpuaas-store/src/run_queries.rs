@@ -4,10 +4,12 @@ use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::record::RunRecord;
 use gpuaas_types::api::{AttemptView, StepSpan};
 use gpuaas_types::codes::WaitCode;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{NodeId, ProfileId, RunId, RunStatus, SiteId, Step};
 
 use crate::database::{Cols, Val, args, with_list};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::page::Page;
 use crate::store::Store;
 use crate::tables::run::{Transition, read_run, run_columns, runs_with_ids};
@@ -23,7 +25,7 @@ pub enum DeployLimitScope {
 
 /// Which runs to list; what is left empty does not matter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RunFilter {
+pub struct RunFilter<'a> {
     /// Only runs of this site.
     pub site_id: Option<SiteId>,
     /// Only runs of this node.
@@ -32,6 +34,8 @@ pub struct RunFilter {
     pub status: Option<RunStatus>,
     /// Only runs that are not over.
     pub open: bool,
+    /// Only runs that this lets pass.
+    pub expression: Option<&'a ListFilter>,
 }
 
 /// A run with the names that a list shows.
@@ -52,7 +56,7 @@ impl Store {
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn runs_page(
         &self,
-        filter: RunFilter,
+        filter: RunFilter<'_>,
         page: Page<RunId>,
     ) -> Result<Vec<ListedRun>, StoreError> {
         const SQL: &str = concat!(
@@ -63,10 +67,10 @@ impl Store {
              AND ($3 IS NULL OR run.status = $3) \
              AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) \
              AND ($5 IS NULL OR (run.created_at, run.id) < (SELECT before.created_at, before.id \
-             FROM run AS before WHERE before.id = $5)) \
+             FROM run AS before WHERE before.id = $5)) {FILTER} \
              ORDER BY run.created_at DESC, run.id DESC LIMIT $6"
         );
-        let values = args![
+        let mut values = args![
             filter.site_id.map(|id| id.0),
             filter.node_id.map(|id| id.0),
             filter.status.map(RunStatus::as_str),
@@ -74,7 +78,8 @@ impl Store {
             page.after.map(|id| id.0),
             i64::from(page.limit)
         ];
-        let rows = self.reader().await?.all(SQL, values).await?;
+        let sql = with_filter(SQL, FilterList::Runs, filter.expression, &mut values)?;
+        let rows = self.reader().await?.all(sql, values).await?;
         let read = |mut cols: Cols<'_>| {
             let (hostname, site) = (cols.next()?, cols.next()?);
             Ok(ListedRun { hostname, site, run: read_run(&mut cols)? })

@@ -1,21 +1,25 @@
 //! Claims as they stand, and whether slots, devices and claims fit each other.
 
 use gpuaas_types::claim::ClaimedSlot;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{ClaimId, SiteId};
 
 use crate::database::args;
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::page::Page;
 use crate::store::Store;
 use crate::tables::slice_claim::{SlotClaim, devices, read_claim, select_claims};
 
 /// Which claims to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SlotClaimFilter {
+pub struct SlotClaimFilter<'a> {
     /// Only of this site.
     pub site_id: Option<SiteId>,
     /// Those that ended as well.
     pub ended: bool,
+    /// Only those that this lets pass.
+    pub expression: Option<&'a ListFilter>,
 }
 
 /// What does not fit between slots, devices and claims; all zero where nothing is wrong.
@@ -50,16 +54,17 @@ impl Store {
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn slot_claims(
         &self,
-        filter: SlotClaimFilter,
+        filter: SlotClaimFilter<'_>,
         page: Page<ClaimId>,
     ) -> Result<Vec<SlotClaim>, StoreError> {
         let sql = select_claims!(
             "WHERE ($1 IS NULL OR node.site_id = $1) AND ($2 OR slice_claim.ended_at IS NULL) \
-             AND ($3 IS NULL OR slice_claim.id < $3) ORDER BY slice_claim.id DESC LIMIT $4"
+             AND ($3 IS NULL OR slice_claim.id < $3) {FILTER} ORDER BY slice_claim.id DESC LIMIT $4"
         );
-        let SlotClaimFilter { site_id, ended } = filter;
+        let SlotClaimFilter { site_id, ended, expression } = filter;
         let after = page.after.map(|id| id.0);
-        let values = args![site_id.map(|id| id.0), ended, after, i64::from(page.limit)];
+        let mut values = args![site_id.map(|id| id.0), ended, after, i64::from(page.limit)];
+        let sql = with_filter(sql, FilterList::Claims, expression, &mut values)?;
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_claim(row.cols())).collect()
     }

@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use gpuaas_core::slots::{approvable, stale_reason};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::slot::{CandidateSlot, SlotMap, SlotState};
 use gpuaas_types::{ClaimId, NodeId, SiteId, Timestamp};
 use serde_json::json;
 
 use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::slice_topology::{lock_node, read};
@@ -271,16 +273,23 @@ impl Store {
         self.write(move |conn| Box::pin(async move { approve(conn, now, &new).await })).await
     }
 
-    /// Slots of the nodes of a site, or of every site, by hostname and number.
+    /// Slots of the nodes of a site, or of every site, that a filter lets pass, by hostname and
+    /// number.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn slots(&self, site_id: Option<SiteId>) -> Result<Vec<StoredSlot>, StoreError> {
+    pub async fn slots(
+        &self,
+        site_id: Option<SiteId>,
+        filter: Option<&ListFilter>,
+    ) -> Result<Vec<StoredSlot>, StoreError> {
         let sql = select!(
-            "WHERE $1 IS NULL OR node.site_id = $1 \
+            "WHERE ($1 IS NULL OR node.site_id = $1) {FILTER} \
              ORDER BY node.hostname, slice_slot.node_id, slice_slot.slot_index"
         );
-        let rows = self.reader().await?.all(sql, args![site_id.map(|id| id.0)]).await?;
+        let mut values = args![site_id.map(|id| id.0)];
+        let sql = with_filter(sql, FilterList::Slots, filter, &mut values)?;
+        let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_slot(row.cols())).collect()
     }
 

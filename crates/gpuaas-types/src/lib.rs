@@ -15,6 +15,7 @@ pub mod coded_error;
 pub mod codes;
 pub mod event;
 pub mod explain;
+pub mod filter;
 pub mod health;
 pub mod ids;
 pub mod issuer;

@@ -14,6 +14,7 @@ use gpuaas_types::api::Owner;
 use gpuaas_types::codes::{
     COMMANDS, DOCTOR_CHECKS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
 };
+use gpuaas_types::filter::{FilterFieldKind, FilterLimits, FilterList};
 use gpuaas_types::limits::LIMITS;
 use gpuaas_types::metrics::METRICS;
 use gpuaas_types::spec::ProfileSpec;
@@ -24,9 +25,10 @@ const COMMAND: &str = "cargo test -p gpuaas-types write_reference -- --ignored";
 
 type Page = (&'static str, String);
 
-fn pages() -> [Page; 12] {
+fn pages() -> [Page; 13] {
     [
         ("access.md", access()),
+        ("filters.md", filters()),
         ("limits.md", limits()),
         ("metrics.md", metrics()),
         ("command-failures.md", command_failures()),
@@ -79,6 +81,45 @@ fn access() -> String {
         let may: Vec<&str> = Role::ALL.iter().map(may).collect();
         let (method, path, scope) = (row.method, row.path, row.scope.text());
         writeln!(page, "| `{method} {path}` | {} | {scope} |", may.join(" | ")).unwrap();
+    }
+    page
+}
+
+fn filters() -> String {
+    let FilterLimits { characters, values, depth } = FilterLimits::ALLOWED;
+    let about = format!(
+        "What `--filter` of the commands that list takes, and the parameter `filter` of the API, such as \
+         `gpuaas node list --filter 'state=active site=s1,s2 updated>2026-11-01 hostname~gpu-'`: all \
+         four have to hold. The database looks before it cuts pages, so a page has items as long as \
+         there are some.\n\n\
+         - `FIELD=VALUE` and `FIELD!=VALUE` compare the whole; `FIELD~VALUE` and `FIELD!~VALUE` look \
+         for a part of a text, in the letters as they are written; `<`, `<=`, `>` and `>=` are for \
+         moments and numbers.\n\
+         - Values with commas between them are alternatives: `state=active,offline`; `!=` and `!~` hold \
+         where none of them does.\n\
+         - Conditions with a space between them have to hold all; `or` lets one do, `not` turns the \
+         next one round, and parentheses say what belongs together: `site=s1 (state=offline or \
+         run_status=parked)`.\n\
+         - A value with a space, a comma, a parenthesis or one of `= < > ~ !` stands in double quotes, \
+         within which `\\\"` and `\\\\` are the two characters. A text that is not there is `\"\"`; \
+         a moment or a number that is not there is neither more nor less than anything.\n\
+         - A moment is RFC 3339, `2026-11-23T14:05:00Z`, or a date, which is its midnight in UTC.\n\n\
+         At most {characters} characters, {values} values, and {depth} parentheses or `not` within each \
+         other. What is no filter is refused with `invalid_filter`, which names the character."
+    );
+    let mut page = header("Filters of lists", &about);
+    for list in FilterList::ALL {
+        write!(page, "\n## {list}\n\n| field | holds | meaning |\n|---|---|---|\n").unwrap();
+        for field in list.fields() {
+            let holds = match field.kind {
+                FilterFieldKind::Text => "text".to_owned(),
+                FilterFieldKind::Moment => "moment".to_owned(),
+                FilterFieldKind::Number => "number".to_owned(),
+                FilterFieldKind::Flag => "`true` or `false`".to_owned(),
+                FilterFieldKind::Choice(values) => format!("`{}`", values.all().join("`, `")),
+            };
+            writeln!(page, "| `{}` | {holds} | {} |", field.name, cell(field.doc)).unwrap();
+        }
     }
     page
 }

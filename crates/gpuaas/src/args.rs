@@ -81,7 +81,7 @@ pub use run::{
 };
 pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
-pub use shared::{ActorArgs, ListArgs, PlannedArgs, PlannedChangeArgs, ShowArgs};
+pub use shared::{ActorArgs, ListArgs, PlannedArgs, PlannedChangeArgs, ShowArgs, WatchedShowArgs};
 pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs};
 pub use slice::{
     SliceApproveArgs, SliceClaimArgs, SliceCommand, SliceDiscoverArgs, SliceLaunchArgs,

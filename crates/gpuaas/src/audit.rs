@@ -21,12 +21,13 @@ pub(crate) async fn run(command: AuditCommand, terminal: &mut Terminal) -> Resul
 }
 
 async fn list(args: AuditListArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let AuditListArgs { site, node, actor, since, page, api } = args;
+    let AuditListArgs { site, node, actor, since, filter, page, api } = args;
     let filter = [
         ("site", site),
         ("node", node),
         ("actor", actor),
         ("since", since.map(|moment| moment.to_string())),
+        ("filter", filter.map(|filter| filter.to_string())),
     ];
     let query = query_of(filter.into_iter().chain(page.query()));
     let entries = ApiClient::from_args(&api)?.audit(&query).await?;

@@ -16,10 +16,11 @@ use gpuaas_types::plan::OnboardPlan;
 use gpuaas_types::{BatchPhase, MemberState, Timestamp};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::args::{BatchCommand, BatchOrderArgs, BatchStartArgs};
+use crate::args::{BatchCommand, BatchOrderArgs, BatchStartArgs, ShowArgs, WatchedShowArgs};
 use crate::confirm::confirm;
 use crate::manifest;
 use crate::onboarding::{draw_plans, take_over_word};
+use crate::watch::Watch;
 
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail before following is given up: a restart takes less.
@@ -36,12 +37,19 @@ pub async fn run(command: BatchCommand, terminal: &mut Terminal) -> Result<(), F
     match command {
         BatchCommand::Start(args) => start(&args, terminal).await,
         BatchCommand::List(args) => {
-            let batches = ApiClient::from_args(&args.api)?.batches(args.site.as_deref()).await?;
+            let filter = args.filter.as_ref().map(ToString::to_string);
+            let client = ApiClient::from_args(&args.api)?;
+            let batches = client.batches(args.site.as_deref(), filter.as_deref()).await?;
             output::print(terminal, args.api.format, &batches, list)
         }
         BatchCommand::Show(args) => {
-            let batch = ApiClient::from_args(&args.api)?.batch(&args.name).await?;
-            output::print(terminal, args.api.format, &batch, show)
+            let WatchedShowArgs { show: ShowArgs { name, api }, watch: again } = args;
+            let client = ApiClient::from_args(&api)?;
+            let site = client.batch(&name).await?.spec.site;
+            let events = vec![("site", Some(site))];
+            let watch = Watch { client: &client, events, format: api.format, again };
+            let is_over = |batch: &BatchResource| batch.status.phase == BatchPhase::Done;
+            watch.run(terminal, async || client.batch(&name).await, show, is_over).await
         }
         BatchCommand::Resume(args) => send_batch_command("resume", &args, terminal).await,
         BatchCommand::Stop(args) => send_batch_command("stop", &args, terminal).await,

@@ -6,22 +6,22 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_client::{ApiClient, SecretScope};
-use gpuaas_types::api::{NodeView, RunView, SiteCreate};
+use gpuaas_types::RunKind;
+use gpuaas_types::api::{RunView, SiteCreate};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
-use gpuaas_types::{NodeState, RunKind};
 use serde_json::{Map, Value, json};
 
 use crate::args::{
     Assignment, CancelArgs, ContinueArgs, DriftCommand, ExplainArgs, Format, NodeCommand,
-    NodeListArgs, ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs,
-    SiteCommand, SkipCheckArgs,
+    ProfileCommand, ResumeArgs, RoceAddArgs, RoceCommand, RunCommand, SiteAddArgs, SiteCommand,
+    SkipCheckArgs,
 };
 use crate::input_file::{read_file, read_secret};
 use crate::site_inputs::{with_bundle_inputs, with_host_inputs};
 use crate::{
-    audit, certificates, changes, node_task, offboarding, onboarding, reference, run_list, secrets,
-    telemetry,
+    audit, certificates, changes, node_list, node_task, offboarding, onboarding, reference,
+    run_list, secrets, telemetry,
 };
 
 /// `gpuaas site`.
@@ -208,20 +208,7 @@ pub async fn roce(command: RoceCommand, terminal: &mut Terminal) -> Result<(), F
 pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         NodeCommand::Onboard(args) => onboarding::run(&args, terminal).await,
-        NodeCommand::List(NodeListArgs { site, stuck: true, api, .. }) => {
-            let nodes = ApiClient::from_args(&api)?.stuck(site.as_deref()).await?;
-            output::print(terminal, api.format, &nodes, output::stuck)
-        }
-        NodeCommand::List(NodeListArgs { site, state, all, api, .. }) => {
-            let named = state.map(NodeState::as_str);
-            let mut nodes = ApiClient::from_args(&api)?.nodes(site.as_deref(), named).await?;
-            // Records that were put away are history, and history is asked for by name.
-            let is_listed = |node: &NodeView| all || node.state != NodeState::Deleted;
-            if state.is_none() {
-                nodes.items.retain(is_listed);
-            }
-            output::print(terminal, api.format, &nodes, output::nodes)
-        }
+        NodeCommand::List(args) => node_list::list(args, terminal).await,
         NodeCommand::Decommission(args) => {
             offboarding::run(RunKind::Decommission, &args, None, terminal).await
         }
@@ -245,10 +232,7 @@ pub async fn node(command: NodeCommand, terminal: &mut Terminal) -> Result<(), F
         NodeCommand::ConvergeTelemetry(args) => telemetry::run(&args, terminal).await,
         NodeCommand::Set(args) => changes::set_node(&args, terminal).await,
         NodeCommand::Timeline(args) => audit::timeline(&args, terminal).await,
-        NodeCommand::Show(args) => {
-            let node = ApiClient::from_args(&args.api)?.node(&args.name).await?;
-            output::print(terminal, args.api.format, &node, output::node)
-        }
+        NodeCommand::Show(args) => node_list::show(args, terminal).await,
     }
 }
 
@@ -260,9 +244,7 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
     let (format, run) = match command {
         RunCommand::List(args) => return run_list::list(&args, terminal).await,
         RunCommand::Wait(args) => return run_list::wait(&args, terminal).await,
-        RunCommand::Show(args) => {
-            (args.api.format, ApiClient::from_args(&args.api)?.run(&args.name).await?)
-        }
+        RunCommand::Show(args) => return run_list::show(&args, terminal).await,
         RunCommand::Resume(ContinueArgs { latest_profile, said }) => {
             send_run_command(said, "resume", json!({ "latest_profile": latest_profile })).await?
         }
@@ -287,7 +269,9 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
 /// What the control plane refused.
 pub async fn drift(command: DriftCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     let DriftCommand::List(args) = command;
-    let drift = ApiClient::from_args(&args.api)?.drift(args.site.as_deref()).await?;
+    let filter = args.filter.as_ref().map(ToString::to_string);
+    let client = ApiClient::from_args(&args.api)?;
+    let drift = client.drift(args.site.as_deref(), filter.as_deref()).await?;
     output::print(terminal, args.api.format, &drift, output::drift)
 }
 

@@ -146,12 +146,12 @@ async fn ask(client: &ApiClient, named: Named) -> Result<BTreeSet<String>, Failu
 
 /// Names of all batches, or of those of the sites that the token's role is for.
 async fn batches(client: &ApiClient) -> Result<BTreeSet<String>, Failure> {
-    if let Ok(all) = client.batches(None).await {
+    if let Ok(all) = client.batches(None, None).await {
         return Ok(names(all.items, |batch| batch.spec.name));
     }
     let mut found = BTreeSet::new();
     for site in client.sites().await?.items {
-        if let Ok(own) = client.batches(Some(&site.spec.name)).await {
+        if let Ok(own) = client.batches(Some(&site.spec.name), None).await {
             found.extend(names(own.items, |batch| batch.spec.name));
         }
     }

@@ -133,7 +133,7 @@ async fn follow(args: EventFollowArgs, terminal: &mut Terminal) -> Result<(), Fa
 }
 
 /// Whether the same request may well be answered a little later.
-fn is_passing(failure: &Failure) -> bool {
+pub(crate) fn is_passing(failure: &Failure) -> bool {
     let is_away = failure.exit == Exit::Unreachable && failure.code() != "unexpected_answer";
     is_away || matches!(failure.problem.status, 429 | 502..=504)
 }

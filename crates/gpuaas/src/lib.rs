@@ -29,6 +29,7 @@ pub mod launcher;
 mod login;
 mod manifest;
 mod manual;
+mod node_list;
 pub mod node_task;
 pub mod offboarding;
 mod onboarding;
@@ -50,6 +51,7 @@ pub mod task_key;
 pub mod telemetry;
 pub mod token;
 mod usage;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;

@@ -24,6 +24,7 @@ use crate::args::{
 };
 use crate::input_file::read_file;
 use crate::node_task;
+use crate::watch::Watch;
 
 /// Runs the command.
 ///
@@ -52,8 +53,13 @@ pub(crate) async fn run(command: SliceCommand, terminal: &mut Terminal) -> Resul
             output::print(terminal, args.api.format, &slots, draw_slots)
         }
         SliceCommand::List(args) => {
-            let slots = ApiClient::from_args(&args.api)?.slots(args.site.as_deref()).await?;
-            output::print(terminal, args.api.format, &slots, draw_slots)
+            let client = ApiClient::from_args(&args.api)?;
+            let filter = args.filter.as_ref().map(ToString::to_string);
+            let ask = async || client.slots(args.site.as_deref(), filter.as_deref()).await;
+            let events = vec![("site", args.site.clone())];
+            let (format, again) = (args.api.format, args.watch);
+            let watch = Watch { client: &client, events, format, again };
+            watch.run(terminal, ask, draw_slots, |_| false).await
         }
         SliceCommand::Claim(args) => claim(args, terminal).await,
         SliceCommand::Show(args) => show(args, terminal).await,
@@ -99,12 +105,18 @@ async fn launch(args: SliceLaunchArgs, terminal: &mut Terminal) -> Result<(), Fa
 
 async fn show(args: SliceShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let client = ApiClient::from_args(&args.api)?;
+    let events = vec![("site", args.site.clone())];
+    let watch = Watch { client: &client, events, format: args.api.format, again: args.watch };
     if let Some(claim) = &args.claim {
-        let claim = client.slot_claim(claim).await?;
-        return output::print(terminal, args.api.format, &claim, draw_claim);
+        let is_over = |claim: &ClaimView| claim.ended_at.is_some();
+        return watch
+            .run(terminal, async || client.slot_claim(claim).await, draw_claim, is_over)
+            .await;
     }
-    let claims = client.slot_claims(args.site.as_deref(), args.ended).await?;
-    output::print(terminal, args.api.format, &claims, draw_claims)
+    let filter = args.filter.as_ref().map(ToString::to_string);
+    let (site, filter) = (args.site.as_deref(), filter.as_deref());
+    let ask = async || client.slot_claims(site, args.ended, filter).await;
+    watch.run(terminal, ask, draw_claims, |_| false).await
 }
 
 async fn discover(args: SliceDiscoverArgs, terminal: &mut Terminal) -> Result<(), Failure> {

@@ -12,6 +12,7 @@ mod doors;
 mod drift;
 mod event_sinks;
 mod events;
+mod filters;
 mod http;
 mod id_prefixes;
 mod idempotency;

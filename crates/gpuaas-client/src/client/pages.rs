@@ -1,6 +1,6 @@
 //! Lists that the server gives in pages.
 
-use gpuaas_types::api::List;
+use gpuaas_types::api::{List, NodeDrift, NodeView, StuckNode};
 use gpuaas_types::audit::{AuditChainPage, AuditItem, TimelineLine};
 use gpuaas_types::change::RunListItem;
 use serde::de::DeserializeOwned;
@@ -43,6 +43,41 @@ impl ApiClient {
             }
             after = page.next;
         }
+    }
+
+    /// `GET /api/v1/nodes`, with these parameters of the query.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn nodes_with(
+        &self,
+        query: &[(&str, Option<&str>)],
+    ) -> Result<List<NodeView>, Failure> {
+        self.get_all(&["nodes"], query).await
+    }
+
+    /// `GET /api/v1/drift?site=&filter=`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn drift(
+        &self,
+        site: Option<&str>,
+        filter: Option<&str>,
+    ) -> Result<List<NodeDrift>, Failure> {
+        self.get_all(&["drift"], &[("site", site), ("filter", filter)]).await
+    }
+
+    /// `GET /api/v1/nodes/stuck?site=&filter=`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn stuck(
+        &self,
+        site: Option<&str>,
+        filter: Option<&str>,
+    ) -> Result<List<StuckNode>, Failure> {
+        self.get_all(&["nodes", "stuck"], &[("site", site), ("filter", filter)]).await
     }
 
     /// `GET /api/v1/runs`, with these parameters of the query.

@@ -106,14 +106,14 @@ mod tests {
     #[tokio::test]
     async fn a_request_too_many_waits_as_it_is_told_and_not_for_ever() {
         let (client, asked) = busy(3, "0").await;
-        assert!(client.drift(None).await.unwrap().items.is_empty());
+        assert!(client.drift(None, None).await.unwrap().items.is_empty());
         assert_eq!(asked.load(Ordering::SeqCst), 4);
         let (client, asked) = busy(u32::MAX, "0").await;
-        let failure = client.drift(None).await.unwrap_err();
+        let failure = client.drift(None, None).await.unwrap_err();
         assert_eq!((failure.code(), asked.load(Ordering::SeqCst)), ("too_many_requests", 11));
         for after in ["3600", "Fri, 31 Dec 1999 23:59:59 GMT"] {
             let (client, asked) = busy(u32::MAX, after).await;
-            assert_eq!(client.drift(None).await.unwrap_err().code(), "too_many_requests");
+            assert_eq!(client.drift(None, None).await.unwrap_err().code(), "too_many_requests");
             assert_eq!(asked.load(Ordering::SeqCst), 1, "{after}");
         }
         let mut patience = Patience::default();

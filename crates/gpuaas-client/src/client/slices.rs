@@ -55,14 +55,20 @@ impl ApiClient {
         self.send(Method::POST, &path, Some(body)).await
     }
 
-    /// `GET /api/v1/admin/slots`; of one site, where it is named.
+    /// `GET /api/v1/admin/slots`; of one site, where it is named, and what a filter lets pass.
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
-    pub async fn slots(&self, site: Option<&str>) -> Result<SlotInventory, Failure> {
+    pub async fn slots(
+        &self,
+        site: Option<&str>,
+        filter: Option<&str>,
+    ) -> Result<SlotInventory, Failure> {
         let mut url = self.url(&["admin", "slots"])?;
-        if let Some(site) = site {
-            url.query_pairs_mut().append_pair("site", site);
+        for (name, value) in [("site", site), ("filter", filter)] {
+            if let Some(value) = value {
+                url.query_pairs_mut().append_pair(name, value);
+            }
         }
         self.answer(self.http.get(url)).await
     }
@@ -91,8 +97,8 @@ impl ApiClient {
         self.get(&["admin", "slice-claims", claim]).await
     }
 
-    /// `GET /api/v1/admin/slice-claims`, all pages of it: of one site, where it is named, and those
-    /// that ended, where they are wanted.
+    /// `GET /api/v1/admin/slice-claims`, all pages of it: of one site, where it is named, those that
+    /// ended, where they are wanted, and what a filter lets pass.
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
@@ -100,28 +106,10 @@ impl ApiClient {
         &self,
         site: Option<&str>,
         ended: bool,
+        filter: Option<&str>,
     ) -> Result<List<ClaimView>, Failure> {
-        let mut items = Vec::new();
-        let mut after: Option<String> = None;
-        loop {
-            let mut url = self.url(&["admin", "slice-claims"])?;
-            let pairs = [
-                ("site", site.map(str::to_owned)),
-                ("ended", Some(ended.to_string())),
-                ("after", after),
-            ];
-            for (name, value) in pairs {
-                if let Some(value) = value {
-                    url.query_pairs_mut().append_pair(name, &value);
-                }
-            }
-            let page: List<ClaimView> = self.answer(self.http.get(url)).await?;
-            items.extend(page.items);
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(List { items, next: None }),
-            }
-        }
+        let query = [("site", site), ("ended", ended.then_some("true")), ("filter", filter)];
+        self.get_all(&["admin", "slice-claims"], &query).await
     }
 
     /// `DELETE /api/v1/admin/slice-claims/CLAIM`.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::wrap::wrap_lines;
 use gpuaas_testkit::views;
 
 /// Twelve minutes after the last moment of the views.

@@ -303,7 +303,7 @@ impl Harness {
     ) -> Vec<gpuaas_store::ListedDrift> {
         let deadline = RealClock.now().plus_seconds(30.0);
         loop {
-            let seen = self.store.list_drift(None).await.unwrap();
+            let seen = self.store.list_drift(None, None).await.unwrap();
             if enough(&seen) {
                 return seen;
             }

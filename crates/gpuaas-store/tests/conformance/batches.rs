@@ -141,7 +141,7 @@ fn a_batch_is_made_whole_or_not_at_all() {
         assert_eq!(code(store.create_batch(NOON, same_host).await), "hostname_taken");
         assert!(store.find_nodes("h3").await.unwrap().is_empty());
         assert!(store.find_nodes("h4").await.unwrap().is_empty());
-        assert_eq!(store.batches(None, Page::first(9)).await.unwrap(), [batch]);
+        assert_eq!(store.batches(None, None, Page::first(9)).await.unwrap(), [batch]);
         assert_eq!(store.audit_entries(0, 9).await.unwrap().len(), 1);
     });
 }
@@ -159,7 +159,7 @@ fn batches_page_from_the_newest_with_their_members() {
         }
         let (mut names, mut page) = (Vec::new(), Page::first(2));
         loop {
-            let batches = store.batches(Some(fixture.site_id), page).await.unwrap();
+            let batches = store.batches(Some(fixture.site_id), None, page).await.unwrap();
             let Some(last) = batches.last() else { break };
             page.after = Some(last.id);
             let members = store.members_of_batches(batches.iter().map(|b| b.id)).await.unwrap();
@@ -170,9 +170,9 @@ fn batches_page_from_the_newest_with_their_members() {
         }
         assert_eq!(names, ["rack-4 b4", "rack-3 b3", "rack-2 b2", "rack-1 b1", "rack-0 b0"]);
         assert!(store.batch_members(BatchId(id())).await.unwrap().is_empty());
-        let elsewhere = store.batches(Some(SiteId(id())), Page::first(9)).await.unwrap();
+        let elsewhere = store.batches(Some(SiteId(id())), None, Page::first(9)).await.unwrap();
         assert!(elsewhere.is_empty());
-        assert_eq!(store.batches(None, Page::first(9)).await.unwrap().len(), 5);
+        assert_eq!(store.batches(None, None, Page::first(9)).await.unwrap().len(), 5);
     });
 }
 

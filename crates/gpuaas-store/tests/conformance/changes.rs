@@ -34,7 +34,12 @@ fn correction(node_id: NodeId, hardware: NodeHardware) -> HardwareChange {
 }
 
 /// Writes the claimed run of `run_id` down with another status.
-async fn put(fixture: &Fixture, run_id: RunId, status: RunStatus, state: Option<NodeState>) {
+pub(crate) async fn put(
+    fixture: &Fixture,
+    run_id: RunId,
+    status: RunStatus,
+    state: Option<NodeState>,
+) {
     let claimed = fixture.claim(NOON).await;
     for run in claimed.into_iter().map(|claimed| claimed.run) {
         let mut write = RunWrite::new(run).releasing();

@@ -184,7 +184,7 @@ fn a_claim_takes_a_partition_and_its_end_frees_it() {
             refused(store.claim_slots(at(4.0), asked(2)).await.unwrap()),
             ClaimRefusal::NoneInSite
         );
-        let live = SlotClaimFilter { site_id: Some(fixture.site_id), ended: false };
+        let live = SlotClaimFilter { site_id: Some(fixture.site_id), ..SlotClaimFilter::default() };
         let page = Page { after: None, limit: 10 };
         let listed = store.slot_claims(live, page).await.unwrap();
         assert_eq!(listed, [half.clone(), single.clone(), pair.clone()]);
@@ -193,7 +193,7 @@ fn a_claim_takes_a_partition_and_its_end_frees_it() {
         assert_eq!(store.release_slot_claim(at(6.0), release(&pair)).await.unwrap(), ended);
         let after = Page { after: Some(half.id), limit: 10 };
         assert_eq!(store.slot_claims(live, after).await.unwrap(), std::slice::from_ref(&single));
-        let all = SlotClaimFilter { site_id: None, ended: true };
+        let all = SlotClaimFilter { ended: true, ..SlotClaimFilter::default() };
         assert_eq!(store.slot_claims(all, page).await.unwrap().len(), 3);
         let again = claimed(store.claim_slots(at(7.0), asked(2)).await.unwrap());
         assert!(indices(&again) == [0, 1] && again.fence > pair.fence, "{again:?}");
@@ -243,7 +243,7 @@ fn a_refusal_says_which_of_three_it_is() {
         let late = NewSlotClaim { expires_at: at(2000.0), ..asked(8) };
         let all = claimed(store.claim_slots(at(900.0), late).await.unwrap());
         assert_eq!(all.slots.len(), 8);
-        let filter = SlotClaimFilter { site_id: None, ended: true };
+        let filter = SlotClaimFilter { ended: true, ..SlotClaimFilter::default() };
         let page = Page { after: Some(all.id), limit: 10 };
         let ended = store.slot_claims(filter, page).await.unwrap();
         assert!(ended.iter().all(|claim| claim.state == ClaimState::Expired), "{ended:?}");
@@ -421,7 +421,7 @@ fn a_system_that_is_released_takes_its_claims_along() {
         let mut write = RunWrite::new(fixture.claim_one(at(3.0)).await.run);
         write.revokes_tokens = true;
         store.commit(at(3.0), write).await.unwrap();
-        assert!(store.slots(None).await.unwrap().is_empty());
+        assert!(store.slots(None, None).await.unwrap().is_empty());
         assert_eq!(store.slot_accounts().await.unwrap(), REST);
     });
 }

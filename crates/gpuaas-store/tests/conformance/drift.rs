@@ -58,7 +58,7 @@ fn a_difference_is_a_row_and_a_line_while_it_lasts() {
         let released = found(node_id, &[(DriftKind::ReleasedByHand, "Ready", DriftAction::Report)]);
         record(100.0, released.clone()).await.unwrap();
         record(200.0, released).await.unwrap();
-        let listed = store.list_drift(Some(fixture.site_id)).await.unwrap();
+        let listed = store.list_drift(Some(fixture.site_id), None).await.unwrap();
         assert_eq!(listed.len(), 1);
         assert_eq!((listed[0].hostname.as_str(), listed[0].site.as_str()), ("j22u11", "north"));
         let drift = &listed[0].drift;
@@ -75,7 +75,7 @@ fn a_difference_is_a_row_and_a_line_while_it_lasts() {
         record(300.0, deployed).await.unwrap();
         assert_eq!(store.node(node_id).await.unwrap().state, NodeState::Quarantined);
         record(400.0, found(node_id, &[])).await.unwrap();
-        assert!(store.list_drift(None).await.unwrap().is_empty());
+        assert!(store.list_drift(None, None).await.unwrap().is_empty());
         let lines: Vec<String> = codes().await;
         let wanted = ["drift_found", "drift_found", "drift_resolved", "quarantined"];
         assert_eq!(lines[..4], wanted);
@@ -106,7 +106,7 @@ fn a_free_name_and_tags_are_taken_over_and_a_node_with_a_run_is_left_alone() {
         let (busy, run_id) = fixture.node("j22u14").await;
         let row = (DriftKind::Vanished, "gone", DriftAction::Quarantine);
         store.record_sweep(at(3.0), vec![found(busy, &[row])]).await.unwrap();
-        assert!(store.list_drift(None).await.unwrap().is_empty());
+        assert!(store.list_drift(None, None).await.unwrap().is_empty());
         let subjects = store.sweep_subjects(fixture.site_id).await.unwrap();
         assert_eq!(subjects.len(), 2, "a node without a machine cannot be swept");
 

@@ -23,6 +23,7 @@ mod control;
 mod creation;
 mod drift;
 mod events;
+mod filters;
 mod fixture;
 mod fleet;
 mod host_values;

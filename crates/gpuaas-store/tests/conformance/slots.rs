@@ -87,7 +87,7 @@ fn a_discovery_keeps_the_map_before_and_counts_once() {
         // A host with fewer GPUs has no candidates of those that are gone.
         let third = task(&fixture, node_id).await;
         assert!(record(&fixture, 4.0, node_id, third, map(1)).await);
-        assert_eq!(store.slots(Some(fixture.site_id)).await.unwrap().len(), 1);
+        assert_eq!(store.slots(Some(fixture.site_id), None).await.unwrap().len(), 1);
     });
 }
 
@@ -114,7 +114,7 @@ fn an_approval_pins_a_map_and_a_change_of_the_host_takes_it_back() {
         let digest = map(3).1.digest;
         assert_eq!(code(approve("d", &[]).await), "slot_map_changed");
         assert_eq!(code(approve(&digest, &[3]).await), "slot_blocked");
-        assert_eq!(store.slots(None).await.unwrap()[0].state, SlotState::Candidate);
+        assert_eq!(store.slots(None, None).await.unwrap()[0].state, SlotState::Candidate);
         let slots = approve(&digest, &[0, 2]).await.unwrap();
         let (free, candidate) = (SlotState::Free, SlotState::Candidate);
         assert_eq!(states(&slots), [free, candidate, free]);
@@ -144,7 +144,7 @@ fn an_approval_pins_a_map_and_a_change_of_the_host_takes_it_back() {
         let mut write = RunWrite::new(run);
         write.revokes_tokens = true;
         store.commit(at(5.0), write).await.unwrap();
-        assert!(store.slots(None).await.unwrap().is_empty());
+        assert!(store.slots(None, None).await.unwrap().is_empty());
         assert_eq!(store.slice_topology(node_id).await.unwrap(), None);
     });
 }

@@ -7,6 +7,9 @@ use gpuaas_client::arguments::{ApiArgs, ConnectionArgs};
 use gpuaas_core::audit_chain::parse_digest;
 use gpuaas_types::Timestamp;
 use gpuaas_types::audit::AuditChainEnd;
+use gpuaas_types::filter::{FilterList, ListFilter};
+
+use super::shared::filter_of;
 
 /// `gpuaas audit`.
 #[derive(Debug, Subcommand)]
@@ -90,6 +93,9 @@ pub struct AuditListArgs {
     /// Only what was done then or later: 2026-11-23, or 2026-11-23T14:05:00Z.
     #[arg(long, value_name = "WHEN", value_parser = moment)]
     pub since: Option<Timestamp>,
+    /// Only what this lets pass, such as `action~node. result!=done`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Audit))]
+    pub filter: Option<ListFilter>,
     /// Which page of the list.
     #[command(flatten)]
     pub page: PageArgs,

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::shared::{ActorArgs, ShowArgs};
+use super::shared::{ActorArgs, WatchedShowArgs, filter_of};
 use gpuaas_client::arguments::ApiArgs;
+use gpuaas_types::filter::{FilterList, ListFilter};
 
 /// `gpuaas batch`.
 #[derive(Debug, Subcommand)]
@@ -15,7 +16,7 @@ pub enum BatchCommand {
     /// List batches.
     List(BatchListArgs),
     /// Show how far one batch is, machine by machine.
-    Show(ShowArgs),
+    Show(WatchedShowArgs),
     /// Let a stopped batch go on, with the latest revision of its profile.
     Resume(BatchOrderArgs),
     /// Begin no further machine; those under way go on.
@@ -28,6 +29,9 @@ pub struct BatchListArgs {
     /// Only batches of this site; a role for some sites wants one.
     #[arg(long)]
     pub site: Option<String>,
+    /// Only what this lets pass, such as `name~rack stopped=true`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Batches))]
+    pub filter: Option<ListFilter>,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

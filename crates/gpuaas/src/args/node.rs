@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use gpuaas_types::NodeState;
+use gpuaas_types::filter::{FilterList, ListFilter};
 
 use super::audit::NodeTimelineArgs;
 use super::node_task::NodeTaskArgs;
-use super::shared::{ActorArgs, PlannedArgs, ShowArgs};
+use super::shared::{ActorArgs, PlannedArgs, ShowArgs, WatchedShowArgs, filter_of};
 use super::telemetry::ConvergeTelemetryArgs;
 use gpuaas_client::arguments::ApiArgs;
 
@@ -19,7 +20,7 @@ pub enum NodeCommand {
     /// List nodes.
     List(NodeListArgs),
     /// Show one node with its history.
-    Show(ShowArgs),
+    Show(WatchedShowArgs),
     /// Show the history of a node, the oldest line first.
     Timeline(NodeTimelineArgs),
     /// Correct what is known of a node's machine and its site; a parked run reads it when resumed.
@@ -234,6 +235,12 @@ pub struct NodeListArgs {
     /// Only nodes whose run stopped or takes longer than expected, and why.
     #[arg(long, conflicts_with = "state")]
     pub stuck: bool,
+    /// Only what this lets pass, such as `state=active site=lab hostname~gpu-`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Nodes))]
+    pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

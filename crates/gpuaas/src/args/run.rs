@@ -2,15 +2,16 @@
 
 use clap::{Args, Subcommand};
 use gpuaas_types::RunStatus;
+use gpuaas_types::filter::{FilterList, ListFilter};
 
-use super::shared::{ActorArgs, ShowArgs};
+use super::shared::{ActorArgs, WatchedShowArgs, filter_of};
 use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas run`.
 #[derive(Debug, Subcommand)]
 pub enum RunCommand {
     /// Show a run: where every second went, what was tried, what was checked.
-    Show(ShowArgs),
+    Show(WatchedShowArgs),
     /// List runs, the newest first.
     List(RunListArgs),
     /// Wait until a run is over or parked.
@@ -56,6 +57,12 @@ pub struct RunListArgs {
     /// Only runs that are not over.
     #[arg(long)]
     pub open: bool,
+    /// Only what this lets pass, such as `status=parked created>2026-11-01`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Runs))]
+    pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Only runs after this one in the list.
     #[arg(long, value_name = "RUN")]
     pub after: Option<String>,

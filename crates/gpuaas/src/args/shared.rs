@@ -2,6 +2,8 @@
 
 use clap::Args;
 use gpuaas_client::arguments::ApiArgs;
+use gpuaas_types::coded_error::CodedError as _;
+use gpuaas_types::filter::{FilterList, ListFilter, parse_filter};
 
 /// Who asks for a change.
 #[derive(Debug, Clone, Args)]
@@ -45,6 +47,27 @@ pub struct PlannedChangeArgs {
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
+}
+
+/// Reads a filter of this list: what a `--filter` takes.
+pub(super) fn filter_of(
+    list: FilterList,
+) -> impl Fn(&str) -> Result<ListFilter, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let read = parse_filter(list, text);
+        read.map_err(|error| format!("{error}; {}", error.hint()))
+    }
+}
+
+/// A command that shows one thing, and may follow it.
+#[derive(Debug, Clone, Args)]
+pub struct WatchedShowArgs {
+    /// Which one, and how to print.
+    #[command(flatten)]
+    pub show: ShowArgs,
+    /// Look again whenever something happens, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
 }
 
 /// A command that lists everything.

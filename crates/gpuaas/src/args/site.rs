@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{DriftAction, DriftKind};
 
 use super::profile::Assignment;
 use super::secret::SecretCommand;
-use super::shared::{ListArgs, PlannedChangeArgs, ShowArgs};
+use super::shared::{ListArgs, PlannedChangeArgs, ShowArgs, filter_of};
 use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas site`.
@@ -154,6 +155,9 @@ pub struct DriftListArgs {
     /// Only nodes of this site.
     #[arg(long)]
     pub site: Option<String>,
+    /// Only what this lets pass, such as `kind=renamed since<2026-11-01`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Drift))]
+    pub filter: Option<ListFilter>,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::shared::ActorArgs;
+use super::shared::{ActorArgs, filter_of};
 use gpuaas_client::arguments::ApiArgs;
 use gpuaas_types::claim::NumaPreference;
+use gpuaas_types::filter::{FilterList, ListFilter};
 
 /// `gpuaas slice`.
 #[derive(Debug, Subcommand)]
@@ -100,6 +101,12 @@ pub struct SliceListArgs {
     /// Only of this site.
     #[arg(long)]
     pub site: Option<String>,
+    /// Only what this lets pass, such as `state=free,candidate`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Slots))]
+    pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
@@ -148,6 +155,12 @@ pub struct SliceShowArgs {
     /// Show claims that ended, too.
     #[arg(long, conflicts_with = "claim")]
     pub ended: bool,
+    /// Only what this lets pass, such as `owner=team-a state=reserved`: docs/reference/filters.md.
+    #[arg(long, conflicts_with = "claim", value_name = "FILTER", value_parser = filter_of(FilterList::Claims))]
+    pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

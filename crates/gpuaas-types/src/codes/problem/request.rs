@@ -22,6 +22,10 @@ InvalidQuery "invalid_query" "The query of the URL cannot be understood" {
     status: 400, owner: None, next_action: "leave out what this address does not take",
     doc: "A parameter of the query is not known, or its value is not one of those that it takes",
 }
+InvalidFilter "invalid_filter" "The filter of the list cannot be understood" {
+    status: 422, owner: None, next_action: "correct the filter at the character that the detail names; docs/reference/filters.md has the language and the fields of each list",
+    doc: "The parameter `filter` is not written as filters are, or names what the list has no field for",
+}
 InvalidIdempotencyKey "invalid_idempotency_key" "The idempotency key cannot be used" {
     status: 400, owner: None, next_action: "send 1 to 200 printable ASCII characters, such as a UUID",
     doc: "The header `Idempotency-Key` is empty, too long or not printable",

@@ -1,0 +1,221 @@
+//! What each list can be filtered by.
+
+use crate::claim::{ClaimState, NumaPreference};
+use crate::lifecycle::{DriftKind, NodeState, RunKind, RunStatus};
+use crate::slot::SlotState;
+use crate::steps::Step;
+use crate::string_enum::string_enum;
+
+string_enum! {
+/// A list that can be filtered.
+FilterList {
+    /// `GET /api/v1/nodes` and `GET /api/v1/nodes/stuck`.
+    Nodes = "nodes",
+    /// `GET /api/v1/runs`.
+    Runs = "runs",
+    /// `GET /api/v1/batches`.
+    Batches = "batches",
+    /// `GET /api/v1/audit`.
+    Audit = "audit",
+    /// `GET /api/v1/drift`.
+    Drift = "drift",
+    /// `GET /api/v1/admin/slots`.
+    Slots = "slots",
+    /// `GET /api/v1/admin/slice-claims`.
+    Claims = "claims",
+}
+}
+
+impl FilterList {
+    /// Its fields, in the order of the table.
+    pub fn fields(self) -> impl Iterator<Item = &'static FilterField> {
+        FILTER_FIELDS.iter().filter(move |field| field.list == self)
+    }
+
+    /// The field of this name.
+    #[must_use]
+    pub fn field(self, name: &str) -> Option<&'static FilterField> {
+        self.fields().find(|field| field.name == name)
+    }
+}
+
+/// Written forms of an enumeration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilterValues {
+    /// Of [`NodeState`].
+    NodeState,
+    /// Of [`RunKind`].
+    RunKind,
+    /// Of [`RunStatus`].
+    RunStatus,
+    /// Of [`Step`].
+    Step,
+    /// Of [`DriftKind`].
+    DriftKind,
+    /// Of [`SlotState`].
+    SlotState,
+    /// Of [`ClaimState`].
+    ClaimState,
+    /// Of [`NumaPreference`].
+    NumaPreference,
+}
+
+impl FilterValues {
+    /// All of them, in the order of their declaration.
+    #[must_use]
+    pub fn all(self) -> Vec<&'static str> {
+        fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
+            all.iter().map(|value| name(*value)).collect()
+        }
+        match self {
+            Self::NodeState => names(NodeState::ALL, NodeState::as_str),
+            Self::RunKind => names(RunKind::ALL, RunKind::as_str),
+            Self::RunStatus => names(RunStatus::ALL, RunStatus::as_str),
+            Self::Step => names(Step::ALL, Step::as_str),
+            Self::DriftKind => names(DriftKind::ALL, DriftKind::as_str),
+            Self::SlotState => names(SlotState::ALL, SlotState::as_str),
+            Self::ClaimState => names(ClaimState::ALL, ClaimState::as_str),
+            Self::NumaPreference => names(NumaPreference::ALL, NumaPreference::as_str),
+        }
+    }
+}
+
+/// What a field holds, and so how it can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilterFieldKind {
+    /// Text, compared as it is written. One that is not there is empty.
+    Text,
+    /// One of few words. One that is not there is none of them.
+    Choice(FilterValues),
+    /// A moment, RFC 3339, or a date, which is its midnight in UTC.
+    Moment,
+    /// A whole number.
+    Number,
+    /// `true` or `false`.
+    Flag,
+}
+
+/// A row of [`FILTER_FIELDS`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct FilterField {
+    /// List that has it.
+    pub list: FilterList,
+    /// Name in a filter.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: FilterFieldKind,
+    /// What it is, for the reference.
+    pub doc: &'static str,
+}
+
+const fn field(
+    list: FilterList,
+    name: &'static str,
+    kind: FilterFieldKind,
+    doc: &'static str,
+) -> FilterField {
+    FilterField { list, name, kind, doc }
+}
+
+const NODE_STATE: FilterFieldKind = FilterFieldKind::Choice(FilterValues::NodeState);
+const RUN_KIND: FilterFieldKind = FilterFieldKind::Choice(FilterValues::RunKind);
+const RUN_STATUS: FilterFieldKind = FilterFieldKind::Choice(FilterValues::RunStatus);
+const STEP: FilterFieldKind = FilterFieldKind::Choice(FilterValues::Step);
+const DRIFT_KIND: FilterFieldKind = FilterFieldKind::Choice(FilterValues::DriftKind);
+const SLOT_STATE: FilterFieldKind = FilterFieldKind::Choice(FilterValues::SlotState);
+const CLAIM_STATE: FilterFieldKind = FilterFieldKind::Choice(FilterValues::ClaimState);
+const NUMA: FilterFieldKind = FilterFieldKind::Choice(FilterValues::NumaPreference);
+const TEXT: FilterFieldKind = FilterFieldKind::Text;
+const MOMENT: FilterFieldKind = FilterFieldKind::Moment;
+const NUMBER: FilterFieldKind = FilterFieldKind::Number;
+const FLAG: FilterFieldKind = FilterFieldKind::Flag;
+
+use FilterList::{Audit, Batches, Claims, Drift, Nodes, Runs, Slots};
+
+/// Every field of every list.
+pub const FILTER_FIELDS: &[FilterField] = &[
+    field(Nodes, "hostname", TEXT, "Hostname of the node"),
+    field(Nodes, "site", TEXT, "Name of its site"),
+    field(Nodes, "profile", TEXT, "Name of its profile"),
+    field(Nodes, "batch", TEXT, "Name of the batch that made it"),
+    field(Nodes, "state", NODE_STATE, "State of the node"),
+    field(Nodes, "run_status", RUN_STATUS, "How its latest run stands"),
+    field(Nodes, "run_kind", RUN_KIND, "What its latest run is for"),
+    field(Nodes, "step", STEP, "Step that its latest run is in"),
+    field(Nodes, "code", TEXT, "What its latest run waits for, or why it is parked"),
+    field(Nodes, "system_id", TEXT, "Identifier of its machine in MAAS"),
+    field(Nodes, "maas_status", NUMBER, "Status number of its machine in MAAS, as last seen"),
+    field(Nodes, "bmc", TEXT, "Address of its BMC"),
+    field(Nodes, "heartbeat", MOMENT, "When its agent was last heard"),
+    field(Nodes, "step_since", MOMENT, "Since when its latest run is in its step"),
+    field(Nodes, "created", MOMENT, "When it was made known"),
+    field(Nodes, "updated", MOMENT, "When it last changed"),
+    field(Runs, "hostname", TEXT, "Hostname of the run's node"),
+    field(Runs, "site", TEXT, "Name of its site"),
+    field(Runs, "profile", TEXT, "Name of the profile that it pinned"),
+    field(Runs, "profile_revision", NUMBER, "Revision of the profile that it pinned"),
+    field(Runs, "kind", RUN_KIND, "What the run is for"),
+    field(Runs, "status", RUN_STATUS, "How it stands"),
+    field(Runs, "step", STEP, "Step that it is in"),
+    field(Runs, "code", TEXT, "What it waits for, or why it is parked"),
+    field(Runs, "step_since", MOMENT, "Since when it is in its step"),
+    field(Runs, "created", MOMENT, "When it was asked for"),
+    field(Runs, "ended", MOMENT, "When it ended"),
+    field(Batches, "name", TEXT, "Name of the batch"),
+    field(Batches, "site", TEXT, "Name of its site"),
+    field(Batches, "profile", TEXT, "Name of its profile"),
+    field(Batches, "stopped", FLAG, "Whether no further machine of it begins"),
+    field(Batches, "created", MOMENT, "When it was started"),
+    field(Batches, "updated", MOMENT, "When it last changed"),
+    field(Batches, "ended", MOMENT, "When all its machines had ended"),
+    field(Audit, "actor", TEXT, "Who did it"),
+    field(Audit, "action", TEXT, "What was done"),
+    field(Audit, "subject", TEXT, "What it was done to: an identifier or a name"),
+    field(Audit, "hostname", TEXT, "Hostname of the node that it was done to, or to whose run"),
+    field(Audit, "site", TEXT, "Site that it was done to, or to whose node or batch"),
+    field(Audit, "role", TEXT, "Role of whoever did it"),
+    field(Audit, "address", TEXT, "Address that the request came from"),
+    field(Audit, "request_id", TEXT, "Identifier of the request"),
+    field(Audit, "result", TEXT, "`done`, or the code that it was refused with"),
+    field(Audit, "at", MOMENT, "When it was done"),
+    field(Drift, "hostname", TEXT, "Hostname of the node"),
+    field(Drift, "site", TEXT, "Name of its site"),
+    field(Drift, "system_id", TEXT, "Identifier of its machine in MAAS"),
+    field(Drift, "kind", DRIFT_KIND, "What differs"),
+    field(Drift, "since", MOMENT, "When it was first seen"),
+    field(Drift, "seen", MOMENT, "When it was last seen"),
+    field(Slots, "hostname", TEXT, "Hostname of the slot's node"),
+    field(Slots, "site", TEXT, "Name of its site"),
+    field(Slots, "index", NUMBER, "Number of the slot"),
+    field(Slots, "state", SLOT_STATE, "How it stands"),
+    field(Slots, "claimed", FLAG, "Whether a live claim has it"),
+    field(Slots, "flagged", FLAG, "Whether it is not free when its claim ends"),
+    field(Slots, "approved_by", TEXT, "Who approved it"),
+    field(Slots, "reason", TEXT, "Why it is in its state"),
+    field(Slots, "since", MOMENT, "Since when it is in its state"),
+    field(Claims, "owner", TEXT, "Who has the claim"),
+    field(Claims, "hostname", TEXT, "Hostname of the node that its slots are of"),
+    field(Claims, "site", TEXT, "Name of the node's site"),
+    field(Claims, "state", CLAIM_STATE, "How it stands"),
+    field(Claims, "numa", NUMA, "What was asked of the places of its GPUs"),
+    field(Claims, "reason", TEXT, "Why it ended"),
+    field(Claims, "created", MOMENT, "When it was made"),
+    field(Claims, "expires", MOMENT, "When it expires, unless it is launched"),
+    field(Claims, "ended", MOMENT, "When it ended"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_list_has_fields_and_each_name_stands_once() {
+        for list in FilterList::ALL {
+            let names: Vec<&str> = list.fields().map(|field| field.name).collect();
+            assert!(names.contains(&"site"), "{list}: every list can be cut to a site");
+            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{list}");
+        }
+    }
+}
