@@ -15,6 +15,7 @@ use gpuaas_types::access::{AccessView, OperationRow, Scope, operation};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::limits::ListenerKind;
 
+use crate::approvals::find_approval;
 use crate::auth;
 use crate::caller::Caller;
 use crate::ctx::Ctx;
@@ -63,7 +64,7 @@ async fn authenticate(ctx: &Ctx, headers: &HeaderMap) -> ApiResult<Caller> {
     let token = auth::bearer(headers)?;
     if token.starts_with(TOKEN_PREFIX) {
         let token = ctx.store.use_access_token(ctx.now(), sha256(token)).await?;
-        return Ok(Caller::new(token.name, token.grants));
+        return Ok(Caller::of_token(token));
     }
     if let Some(sign_in) = ctx.settings.sign_in.as_ref().filter(|_| TokenHead::is_likely(token)) {
         let (signed_in, grants) = sign_in.judge(token, ctx.signing_time()).await?;
@@ -116,6 +117,9 @@ async fn check_site(
             Some(site_of_node(ctx, ctx.store.operator_task(id).await?.node_id).await?)
         }
         Scope::SiteOfClaim => Some(ctx.store.slot_claim(find_claim(ctx, text).await?).await?.site),
+        Scope::SiteOfApproval => {
+            Some(ctx.store.approval(find_approval(ctx, text).await?).await?.site)
+        }
         Scope::SiteOfBatch => Some(ctx.store.batch(text).await?.spec.site),
     };
     Ok(caller.check_site(site.as_deref())?)

@@ -16,6 +16,7 @@ use gpuaas_store::{
     StoredBatch, StoredMember,
 };
 use gpuaas_types::api::{List, ProfileResource, SiteResource, Source, TimelineEvent};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::batch::{
     BatchAccepted, BatchActionRequest, BatchCreate, BatchMachine, BatchMember, BatchResource,
     BatchSpec, BatchStatus,
@@ -33,6 +34,7 @@ use crate::idempotency::idempotency_key;
 use crate::node_view::is_live;
 use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, counted, problem};
+use crate::second_person::{self, CheckedRequest, Guarded};
 use crate::{bundles, check, strict};
 
 /// Machines in one manifest.
@@ -61,6 +63,7 @@ pub(crate) async fn create(
     if dry_run {
         return Ok((StatusCode::OK, Json(accepted)));
     }
+    checked.hold_batch(&ctx, &caller, &bytes).await?;
     let mut asked = checked.into_batch(&ctx, caller.name(), accepted);
     asked.idempotency = key;
     let accepted = ctx.store.create_batch(ctx.now(), asked).await?;
@@ -78,6 +81,25 @@ struct CheckedManifest {
 }
 
 impl CheckedManifest {
+    /// Has the batch wait for another person, where the site wants that: the disks of its machines
+    /// are written over.
+    async fn hold_batch(&self, ctx: &Ctx, caller: &Caller, bytes: &[u8]) -> ApiResult<()> {
+        let count = self.machines.len();
+        let checked = CheckedRequest {
+            guarded: Guarded::Erase(u32::try_from(count).unwrap_or(u32::MAX)),
+            kind: ApprovalKind::Batch,
+            site: &self.site,
+            node_id: None,
+            summary: format!("batch {} of {}", self.spec.name, counted(count, "machine")),
+            reason: String::new(),
+            request: ApprovalRequest::post("/api/v1/batches", "", bytes),
+            target: json!({
+                "profile": self.profile.id, "profile_revision": self.profile.revision,
+            }),
+        };
+        second_person::check(ctx, caller, checked).await
+    }
+
     async fn check(ctx: &Ctx, mut spec: BatchSpec) -> ApiResult<Self> {
         let mut faults = Vec::new();
         check_fields(&spec, &mut faults);

@@ -6,6 +6,7 @@
 //! approval, when the run is asked for.
 
 use std::io::Read as _;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -20,6 +21,7 @@ use gpuaas_engine::bundles::{self, DeliveryError};
 use gpuaas_store::{BundleApproval, BundleKey, NewBundle};
 use gpuaas_types::Problem;
 use gpuaas_types::api::{BundlePin, List, ProfileResource, SiteResource};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::bundle::{
     BundleApprove, BundleArchive, BundleKeyView, BundlePublish, BundleView,
 };
@@ -32,6 +34,7 @@ use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, Refusal, invalid, problem};
+use crate::second_person::{self, CheckedRequest, Guarded};
 
 /// Characters of an actor or a reason that are kept.
 const WORD_CHARS: usize = 200;
@@ -261,6 +264,9 @@ async fn decide(
     } else {
         vec![main]
     };
+    if approved {
+        hold_approval(ctx, caller, &site, (text, asked, &reason), &found).await?;
+    }
     for one in found.iter().filter(|one| !one.built_in) {
         let digest = one.bundle.digest.to_string();
         if approved {
@@ -275,6 +281,30 @@ async fn decide(
     let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted_keys(ctx).await?);
     let items = found.iter().map(|one| bundle_view(ctx, one, &approvals, &trusted)).collect();
     Ok(Json(List::whole(items)))
+}
+
+/// Has an approval wait for another person, where the site wants that.
+async fn hold_approval(
+    ctx: &Ctx,
+    caller: &Caller,
+    site: &SiteResource,
+    (text, asked, reason): (&str, &BundleApprove, &str),
+    found: &[Arc<CatalogBundle>],
+) -> ApiResult<()> {
+    let named: Vec<String> = found.iter().map(|one| one.bundle.reference()).collect();
+    let digests: Vec<String> = found.iter().map(|one| one.bundle.digest.to_string()).collect();
+    let body = serde_json::to_vec(asked).map_err(|_| problem(ProblemCode::Internal))?;
+    let checked = CheckedRequest {
+        guarded: Guarded::ApproveBundle,
+        kind: ApprovalKind::Bundle,
+        site,
+        node_id: None,
+        summary: format!("an approval of {}", named.join(", ")),
+        reason: reason.to_owned(),
+        request: ApprovalRequest::post("/api/v1/bundles/{bundle}/approve", text, &body),
+        target: json!({ "digests": digests }),
+    };
+    second_person::check(ctx, caller, checked).await
 }
 
 /// `GET /api/v1/bundle-keys`: the control plane's own first.

@@ -2,9 +2,10 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use gpuaas_types::Problem;
-use gpuaas_types::access::{AccessView, OperationRow, Role, RoleGrant};
+use gpuaas_store::ApprovalRequester;
+use gpuaas_types::access::{AccessView, OperationRow, Role, RoleGrant, TokenView};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::{Problem, TokenId};
 
 use crate::check;
 use crate::ctx::Ctx;
@@ -25,24 +26,45 @@ pub(crate) struct Caller {
     name: String,
     grants: Vec<RoleGrant>,
     needs: Role,
+    /// The person behind it, who may have several credentials.
+    person: String,
+    /// The token that it sent, where it is one that is made here.
+    token: Option<TokenId>,
+    /// Digest of what another person agreed to, where the request is carried out for that.
+    approved_target: Option<String>,
 }
 
 impl Caller {
-    /// The holder of a token. It may do nothing before [`Self::asks_for`].
-    pub(crate) fn new(name: String, grants: Vec<RoleGrant>) -> Self {
-        Self { id: name.clone(), name, grants, needs: Role::Admin }
+    /// A holder of a credential. It may do nothing before [`Self::asks_for`].
+    fn new(id: String, name: String, grants: Vec<RoleGrant>) -> Self {
+        let (person, token, approved_target) = (id.clone(), None, None);
+        Self { id, name, grants, needs: Role::Admin, person, token, approved_target }
+    }
+
+    /// The holder of a token that is made here.
+    pub(crate) fn of_token(token: TokenView) -> Self {
+        let caller = Self::new(token.name.clone(), token.name, token.grants);
+        Self { person: token.person, token: Some(token.id), ..caller }
     }
 
     /// Somebody whom a provider knows as `id`, and who is called `display` there: that may change, and
     /// is nobody's alone.
     pub(crate) fn signed_in(id: String, display: Option<String>, grants: Vec<RoleGrant>) -> Self {
         let name = display.map_or_else(|| id.clone(), |display| format!("{id} [{display}]"));
-        Self { id, name, grants, needs: Role::Admin }
+        Self::new(id, name, grants)
+    }
+
+    /// Whoever asked for what another person has agreed to since.
+    pub(crate) fn agreed(requester: ApprovalRequester, target_digest: String) -> Self {
+        let ApprovalRequester { id, name, grants, person, token } = requester;
+        let approved_target = Some(target_digest);
+        Self { person, token, approved_target, ..Self::new(id, name, grants) }
     }
 
     /// The holder of the first admin token.
     pub(crate) fn admin() -> Self {
-        Self::new(ADMIN.to_owned(), vec![RoleGrant { role: Role::Admin, sites: None }])
+        let grants = vec![RoleGrant { role: Role::Admin, sites: None }];
+        Self::new(ADMIN.to_owned(), ADMIN.to_owned(), grants)
     }
 
     /// The name that was authenticated, and in parentheses what the caller says of itself.
@@ -69,6 +91,27 @@ impl Caller {
     /// Whom it is told from others by: what belongs to a caller is kept under this.
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The person behind the credential.
+    pub(crate) fn person(&self) -> &str {
+        &self.person
+    }
+
+    /// Digest of what another person agreed to; none: nobody was asked.
+    pub(crate) fn approved_target(&self) -> Option<&str> {
+        self.approved_target.as_deref()
+    }
+
+    /// Who it is, for the time when another person has agreed.
+    pub(crate) fn requester(&self) -> ApprovalRequester {
+        ApprovalRequester {
+            id: self.id.clone(),
+            name: self.name.clone(),
+            grants: self.grants.clone(),
+            person: self.person.clone(),
+            token: self.token,
+        }
     }
 
     /// The name that was authenticated.

@@ -61,6 +61,11 @@ impl<S: Sync> FromRequestParts<S> for IfMatch {
 }
 
 impl IfMatch {
+    /// Whatever the revision.
+    pub(crate) const fn any() -> Self {
+        Self(None)
+    }
+
     /// Refuses a change of a revision that the caller did not read.
     ///
     /// # Errors

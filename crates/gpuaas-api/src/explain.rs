@@ -18,6 +18,7 @@ use gpuaas_types::codes::{NodeProblemCode, WaitCode};
 use gpuaas_types::explain::{ExplainedNode, Explanation};
 use gpuaas_types::{RunKind, RunStatus, Step, Timestamp};
 
+use crate::approval_waits;
 use crate::body::Key;
 use crate::ctx::Ctx;
 use crate::node_facts::{self, KnownFacts};
@@ -50,8 +51,11 @@ pub(crate) async fn explain_node(ctx: &Ctx, listed: ListedNode) -> ApiResult<Exp
     let now = ctx.now();
     let known = KnownFacts::of_node(ctx, listed.node.id).await?;
     facts.stale_seconds = node_facts::stale_seconds(ctx);
+    let waiting = approval_waits::of_node(ctx, listed.node.id).await?;
     let view = known.view(ctx, listed, Vec::new());
-    Ok(explanation(view, &facts, now))
+    let mut said = explanation(view, &facts, now);
+    approval_waits::add(&mut said, &waiting);
+    Ok(said)
 }
 
 /// What is known besides the node's view.

@@ -22,6 +22,8 @@
 mod access;
 mod agent;
 mod agent_update;
+mod approval_waits;
+mod approvals;
 mod audit;
 mod auth;
 mod batches;
@@ -67,6 +69,7 @@ mod request_metrics;
 mod roce;
 mod routes;
 mod runs;
+mod second_person;
 mod secrets;
 mod sign_in;
 mod sites;

@@ -7,7 +7,10 @@ use gpuaas_store::{
     IdempotencyKey, ListedNode, NewAuditEntry, NewNode, NewOnboarding, NewRun, NodeFilter,
     SecretString, StoreError, StoredTimelineEvent,
 };
-use gpuaas_types::api::{List, NodeView, OnboardAccepted, Source, TimelineEvent};
+use gpuaas_types::api::{
+    List, NodeView, OnboardAccepted, ProfileResource, SiteResource, Source, TimelineEvent,
+};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::audit::TimelineLine;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::filter::FilterList;
@@ -26,6 +29,7 @@ use crate::node_facts::KnownFacts;
 use crate::node_view::{find_node, is_live};
 use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, Refusal, problem};
+use crate::second_person::{self, CheckedRequest, Guarded};
 use crate::{bundles, check, node_change, strict};
 
 /// Lines of history in the view of a node, its last ones.
@@ -49,7 +53,7 @@ pub(crate) async fn onboard(
     {
         return Ok((StatusCode::ACCEPTED, Json(accepted)));
     }
-    let wanted = plan(&ctx, &caller, request.clone(), key).await?;
+    let wanted = plan(&ctx, &caller, request.clone(), (&bytes, key)).await?;
     let onboarded = match ctx.store.onboard(ctx.now(), wanted.clone()).await {
         Ok(onboarded) => onboarded,
         Err(StoreError::Conflict { code: ProblemCode::HostnameTaken, detail }) => {
@@ -67,17 +71,40 @@ pub(crate) async fn onboard(
     Ok((StatusCode::ACCEPTED, Json(onboarded.accepted)))
 }
 
+/// Has an onboarding wait for another person, where the site wants that: disks are written over.
+async fn hold_onboarding(
+    ctx: &Ctx,
+    caller: &Caller,
+    (site, profile): (&SiteResource, &ProfileResource),
+    (hostname, bytes): (&str, &[u8]),
+) -> ApiResult<()> {
+    let checked = CheckedRequest {
+        guarded: Guarded::Erase(1),
+        kind: ApprovalKind::Onboarding,
+        site,
+        node_id: None,
+        summary: format!("an onboarding of {hostname}"),
+        reason: String::new(),
+        request: ApprovalRequest::post("/api/v1/nodes", "", bytes),
+        target: json!({
+            "hostname": hostname, "profile": profile.id, "profile_revision": profile.revision,
+        }),
+    };
+    second_person::check(ctx, caller, checked).await
+}
+
 /// Checks everything that can be checked without MAAS.
 async fn plan(
     ctx: &Ctx,
     caller: &Caller,
     request: OnboardRequest,
-    key: Option<IdempotencyKey>,
+    (bytes, key): (&[u8], Option<IdempotencyKey>),
 ) -> ApiResult<NewOnboarding> {
     let site = ctx.store.site_by_name(&request.site).await?;
     let profile = ctx.store.profile_by_name(&request.profile).await?;
     let (hostname, hardware) = check::onboard(&request)?;
     bundles::check_can_begin(ctx, &site, &profile, Some(&hostname)).await?;
+    hold_onboarding(ctx, caller, (&site, &profile), (&hostname, bytes)).await?;
     let now = ctx.now();
     let (node_id, run_id) = (NodeId::new(&*ctx.ids, now), RunId::new(&*ctx.ids, now));
     let text = format!(

@@ -3,11 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use gpuaas_core::second_person::erases;
 use gpuaas_store::{ListedNode, NewAuditEntry, NewRun, NewRunOfNode};
 use gpuaas_types::api::{
     MaasView, PlannedProfile, PlannedStep, ProfileInUse, ProfileResource, RunPlan, RunRequest,
     Source, TimelineEvent,
 };
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{Disk, MachineView};
@@ -22,6 +24,7 @@ use crate::check::REASON_CHARS;
 use crate::ctx::Ctx;
 use crate::node_view::{find_node, node_view};
 use crate::problem::{ApiResult, invalid, problem};
+use crate::second_person::{self, CheckedRequest, Guarded};
 use crate::{bundles, check};
 
 /// `POST /api/v1/nodes/NODE/runs`.
@@ -51,6 +54,10 @@ pub(crate) async fn begin(
     if row.steps.contains(&Step::Deploy) {
         let site = ctx.store.site(listed.node.site_id).await?;
         bundles::check_can_begin(&ctx, &site, &profile, Some(&listed.node.hostname)).await?;
+    }
+    if erases(asked.kind) {
+        let request = kept_request(id, &asked)?;
+        hold_erasing(&ctx, &caller, &listed, (&plan, &profile), (request, reason.clone())).await?;
     }
     let now = ctx.now();
     let run_id = RunId::new(&*ctx.ids, now);
@@ -95,6 +102,39 @@ pub(crate) async fn begin(
     ctx.wake_engine();
     plan.run_id = Some(run_id);
     Ok((StatusCode::ACCEPTED, Json(plan)))
+}
+
+/// The request as it is kept for another person to look at.
+fn kept_request(id: NodeId, asked: &RunRequest) -> ApiResult<ApprovalRequest> {
+    let body = serde_json::to_vec(asked).map_err(|_| problem(ProblemCode::Internal))?;
+    Ok(ApprovalRequest::post("/api/v1/nodes/{node}/runs", &id.to_string(), &body))
+}
+
+/// Has a run that erases wait for another person, where the site wants that.
+async fn hold_erasing(
+    ctx: &Ctx,
+    caller: &Caller,
+    listed: &ListedNode,
+    (plan, profile): (&RunPlan, &ProfileResource),
+    (request, reason): (ApprovalRequest, String),
+) -> ApiResult<()> {
+    let site = ctx.store.site(listed.node.site_id).await?;
+    let node = &listed.node;
+    let checked = CheckedRequest {
+        guarded: Guarded::Erase(1),
+        kind: ApprovalKind::Run,
+        site: &site,
+        node_id: Some(node.id),
+        summary: format!("a {} of {}", plan.kind, node.hostname),
+        reason,
+        request,
+        target: json!({
+            "node": node.id, "revision": node.revision, "state": node.state,
+            "system_id": node.system_id, "profile": profile.id, "run": listed.run.as_ref().map(|r| r.id),
+            "profile_revision": profile.revision,
+        }),
+    };
+    second_person::check(ctx, caller, checked).await
 }
 
 /// The same refusals that the store makes when the run is written, but with a way out.

@@ -50,6 +50,7 @@ fn from_store(error: &StoreError) -> Problem {
                 "task" => ProblemCode::TaskNotFound,
                 "batch" => ProblemCode::BatchNotFound,
                 "claim" => ProblemCode::ClaimNotFound,
+                "approval" => ProblemCode::ApprovalNotFound,
                 "event sink" => ProblemCode::EventSinkNotFound,
                 "dead letter" => ProblemCode::DeadLetterNotFound,
                 "access token" => ProblemCode::AccessTokenNotFound,

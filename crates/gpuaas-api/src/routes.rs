@@ -15,10 +15,10 @@ use crate::body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
-    access, agent, audit, batches, bootstrap, bundles, certificates, control, drift, enrollment,
-    event_sinks, events, explain, guard, idempotency, metrics, node_change, nodes, offboarding,
-    onboard_plan, openapi, profiles, rejections, removal, roce, runs, secrets, sites, slice_claims,
-    slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
+    access, agent, approvals, audit, batches, bootstrap, bundles, certificates, control, drift,
+    enrollment, event_sinks, events, explain, guard, idempotency, metrics, node_change, nodes,
+    offboarding, onboard_plan, openapi, profiles, rejections, removal, roce, runs, secrets, sites,
+    slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// Longer than the probe of a MAAS region.
@@ -127,6 +127,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
+        .merge(approval_routes())
         .merge(audit_and_event_routes())
         .merge(slice_routes())
         .route_layer(middleware::from_fn_with_state(ctx.clone(), idempotency::replay))
@@ -148,6 +149,15 @@ fn audit_and_event_routes() -> Router<Ctx> {
         .route("/api/v1/webhooks", post(event_sinks::add_webhook))
         .route("/api/v1/dead-letters", get(event_sinks::dead_letters))
         .route("/api/v1/dead-letters/replay", post(event_sinks::replay))
+}
+
+/// What waits for another person.
+fn approval_routes() -> Router<Ctx> {
+    Router::new()
+        .route("/api/v1/approvals", get(approvals::list))
+        .route("/api/v1/approvals/{approval}", get(approvals::show))
+        .route("/api/v1/approvals/{approval}/approve", post(approvals::approve))
+        .route("/api/v1/approvals/{approval}/deny", post(approvals::deny))
 }
 
 /// What concerns slots and claims.

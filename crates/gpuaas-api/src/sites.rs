@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use gpuaas_store::{ExposeSecret as _, SecretString, StoreError};
 use gpuaas_types::api::{List, SiteCreate, SiteResource};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{Problem, SiteId};
@@ -16,6 +17,7 @@ use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::etag::{IfMatch, Tagged};
 use crate::problem::{ApiResult, invalid, problem};
+use crate::second_person::{self, CheckedRequest, Guarded};
 use crate::{bundles, check, control, probe, strict};
 
 /// `POST /api/v1/sites`. Nothing is stored before MAAS has been asked.
@@ -93,10 +95,11 @@ async fn edit(
         if_match.check(site.revision)?;
         return Ok(site);
     }
+    let kept = patch.clone();
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults = json!({ "ca_pem": null, "node_ca_pem": null, "pool": null, "pxe_vlan": null, "approved_images": [],
         "drift_policy": {}, "batch_max_parallel": 0, "image_bandwidth_mbit_per_second": 0,
-        "idle_poll_seconds": 0, "bundle_inputs": {}, "host_inputs": {} });
+        "idle_poll_seconds": 0, "bundle_inputs": {}, "host_inputs": {}, "second_person": {} });
     let spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
     check::site("", &spec)?;
     bundles::site_inputs(ctx, "", &spec)?;
@@ -104,6 +107,9 @@ async fn edit(
         return Err(invalid("name", "the name of a site cannot change").into());
     }
     if_match.check(site.revision)?;
+    if spec.second_person != site.spec.second_person {
+        hold_policy(ctx, caller, &site, &spec, (kept, new_key.is_some())).await?;
+    }
     let mut status = site.status;
     let other_region =
         new_key.is_some() || spec.url != site.spec.url || spec.ca_pem != site.spec.ca_pem;
@@ -130,6 +136,38 @@ async fn edit(
     });
     ctx.audit(caller.name(), "site.change", name, detail).await;
     Ok(changed)
+}
+
+/// Has a change that weakens the policy of a second person wait for one. Such a change comes alone: an
+/// API key is kept for nobody to look at.
+async fn hold_policy(
+    ctx: &Ctx,
+    caller: &Caller,
+    site: &SiteResource,
+    spec: &SiteSpec,
+    (patch, has_key): (Map<String, Value>, bool),
+) -> ApiResult<()> {
+    if has_key || patch.len() > 1 {
+        let text = "it is changed by itself, so that whoever has to agree sees all of the change";
+        return Err(invalid("second_person", text).into());
+    }
+    let name = &site.spec.name;
+    let body = serde_json::to_vec(&patch).map_err(|_| problem(ProblemCode::Internal))?;
+    let request = ApprovalRequest {
+        method: "PATCH".to_owned(),
+        ..ApprovalRequest::post("/api/v1/sites/{name}", name, &body)
+    };
+    let checked = CheckedRequest {
+        guarded: Guarded::ChangePolicy(spec.second_person.clone()),
+        kind: ApprovalKind::Policy,
+        site,
+        node_id: None,
+        summary: format!("another policy of a second person at site {name}"),
+        reason: String::new(),
+        request,
+        target: json!({ "from": site.spec.second_person, "to": spec.second_person }),
+    };
+    second_person::check(ctx, caller, checked).await
 }
 
 /// Whether both addresses have one scheme, host and port.

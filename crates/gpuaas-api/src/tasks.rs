@@ -12,6 +12,7 @@ use gpuaas_store::{
 };
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::api::{List, Source, TimelineEvent};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
@@ -28,6 +29,7 @@ use crate::idempotency::idempotency_key;
 use crate::node_view::find_node;
 use crate::pages::PageRequest;
 use crate::problem::{ApiResult, invalid, problem};
+use crate::second_person::{self, CheckedRequest, Guarded};
 use crate::strict;
 
 /// Seconds within which an agent may be told to begin: least, and most.
@@ -61,6 +63,7 @@ pub(crate) async fn issue(
         return Ok((StatusCode::ACCEPTED, Json(view(ctx, ctx.store.operator_task(id).await?))));
     }
     let (actor, reason) = caller.actor_and_reason(&request.actor, &request.reason)?;
+    let kept = serde_json::to_vec(&request).map_err(|_| problem(ProblemCode::Internal))?;
     let listed = ctx.store.listed_node(node_id).await?;
     let operation = match complete_operation(ctx, &listed, request.operation).await {
         Ok(operation) => operation,
@@ -74,6 +77,9 @@ pub(crate) async fn issue(
         return Err(invalid("within_seconds", format!("{least} to {most}")).into());
     }
     check_node(ctx, &listed, &operation, request.dry_run).await?;
+    if !request.dry_run {
+        hold_update(ctx, caller, &listed, &operation, (&kept, &reason)).await?;
+    }
     let now = ctx.now();
     let id = TaskId::new(&*ctx.ids, now);
     let within = f64::from(request.within_seconds) * ctx.clock.factor();
@@ -108,6 +114,30 @@ pub(crate) async fn issue(
     };
     let id = ctx.store.add_operator_task(now, asked).await?;
     Ok((StatusCode::ACCEPTED, Json(view(ctx, ctx.store.operator_task(id).await?))))
+}
+
+/// Has an update of the agent wait for another person, where the site wants that.
+async fn hold_update(
+    ctx: &Ctx,
+    caller: &Caller,
+    listed: &ListedNode,
+    operation: &Operation,
+    (kept, reason): (&[u8], &str),
+) -> ApiResult<()> {
+    let Operation::AgentUpdate { version, digest, .. } = operation else { return Ok(()) };
+    let site = ctx.store.site(listed.node.site_id).await?;
+    let node = &listed.node;
+    let checked = CheckedRequest {
+        guarded: Guarded::UpdateAgent,
+        kind: ApprovalKind::AgentUpdate,
+        site: &site,
+        node_id: Some(node.id),
+        summary: format!("an update of the agent of {} to {version}", node.hostname),
+        reason: reason.to_owned(),
+        request: ApprovalRequest::post("/api/v1/nodes/{node}/tasks", &node.id.to_string(), kept),
+        target: json!({ "node": node.id, "version": version, "digest": digest }),
+    };
+    second_person::check(ctx, caller, checked).await
 }
 
 /// The operation within its bounds; an update of the agent with the executable that it is to.

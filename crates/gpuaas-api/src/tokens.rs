@@ -22,6 +22,8 @@ use crate::problem::{ApiResult, invalid, problem};
 const LONGEST_SECONDS: u64 = 10 * 366 * 86_400;
 /// Most roles of one token.
 const MOST_GRANTS: usize = 32;
+/// Characters of a person's name that are kept.
+const PERSON_CHARS: usize = 100;
 
 /// `GET /api/v1/tokens`: by name, those that are revoked last.
 pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<TokenView>>> {
@@ -48,6 +50,11 @@ pub(crate) async fn create(
             return Err(invalid("expires_in_seconds", message).into());
         }
     };
+    let person = match asked.person.as_deref().map(str::trim) {
+        None => caller.person().to_owned(),
+        Some("") => return Err(invalid("person", "it is empty").into()),
+        Some(person) => check::plain_text(person, PERSON_CHARS),
+    };
     let token = auth::mint(TOKEN_PREFIX)?;
     let id = TokenId::new(&*ctx.ids, now);
     let entry = NewAuditEntry {
@@ -56,6 +63,7 @@ pub(crate) async fn create(
         subject: asked.name.clone(),
         detail: json!({
             "id": id, "grants": asked.grants, "expires_at": expires_at, "reason": reason,
+            "person": person,
         }),
     };
     let new = NewAccessToken {
@@ -64,6 +72,7 @@ pub(crate) async fn create(
         name: asked.name,
         grants: asked.grants,
         created_by: caller.name().to_owned(),
+        person: person.clone(),
         expires_at,
     };
     let view = ctx.store.add_access_token(now, new, entry).await?;

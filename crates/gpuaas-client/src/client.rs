@@ -1,6 +1,7 @@
 //! The command line's side of the admin API.
 
 pub(crate) mod access;
+mod approvals;
 mod bundles;
 mod changes;
 pub(crate) mod events;

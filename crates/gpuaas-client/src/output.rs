@@ -13,6 +13,7 @@ use gpuaas_types::api::{
 use gpuaas_types::audit::{AuditItem, TimelineLine};
 use gpuaas_types::codes::NodeProblemCode;
 use gpuaas_types::explain::Explanation;
+use gpuaas_types::spec::SecondPersonPolicy;
 use serde::Serialize;
 
 use crate::arguments::Format;
@@ -95,6 +96,7 @@ pub fn site(site: &SiteResource, style: Style) -> String {
         ("images", images),
         ("deploys at once", number(site.spec.batch_max_parallel, "", "no limit")),
         ("image bandwidth", number(bandwidth, " Mbit/s", "unknown")),
+        ("second person", second_person(&site.spec.second_person)),
         ("health", site.status.health.clone()),
         ("health detail", site.status.health_detail.clone()),
         ("maas version", site.status.maas_version.clone()),
@@ -105,6 +107,15 @@ pub fn site(site: &SiteResource, style: Style) -> String {
         ("missed work", site.status.missed_work.to_string()),
         ("revision", site.revision.to_string()),
     ])
+}
+
+/// What waits for another person, as `gpuaas site set --second-person` takes it.
+fn second_person(policy: &SecondPersonPolicy) -> String {
+    let erasing = policy.erasing_above.map(|most| format!("erasing-above={most}"));
+    let bundles = policy.bundle_approvals.then(|| "bundle-approvals".to_owned());
+    let agents = policy.agent_updates.then(|| "agent-updates".to_owned());
+    let all: Vec<String> = [erasing, bundles, agents].into_iter().flatten().collect();
+    if all.is_empty() { "off".to_owned() } else { all.join(",") }
 }
 
 fn number(number: u32, unit: &str, zero: &str) -> String {

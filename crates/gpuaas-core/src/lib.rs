@@ -37,6 +37,7 @@ pub mod preset;
 pub mod recheck;
 pub mod record;
 pub mod run_state;
+pub mod second_person;
 pub mod slice_run;
 pub mod slots;
 pub mod snapshot;

@@ -15,8 +15,8 @@ use crate::tables::audit::{self, NewAuditEntry};
 /// Seconds for which a use is not written down again: a busy program would write at every request.
 const USE_SECONDS: f64 = 60.0;
 
-const COLUMNS: &str = "id, name, grants, created_by, created_at, expires_at, last_used_at, \
-                       revoked_at";
+const COLUMNS: &str = "id, name, grants, created_by, COALESCE(person, created_by), created_at, \
+                       expires_at, last_used_at, revoked_at";
 
 /// A token to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct NewAccessToken {
     pub grants: Vec<RoleGrant>,
     /// Who had it made.
     pub created_by: String,
+    /// The person behind it.
+    pub person: String,
     /// Refused from then on; none: it has no end.
     pub expires_at: Option<Timestamp>,
 }
@@ -41,6 +43,7 @@ fn view(mut cols: Cols<'_>) -> Result<TokenView, StoreError> {
         name: cols.next()?,
         grants: cols.json()?,
         created_by: cols.next()?,
+        person: cols.next()?,
         created_at: cols.at()?,
         expires_at: cols.opt_at()?,
         last_used_at: cols.opt_at()?,
@@ -66,7 +69,8 @@ impl Store {
                 let made = conn
                     .execute(
                         "INSERT INTO access_token (id, name, hash, grants, created_by, \
-                         created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+                         person, created_at, expires_at) \
+                         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) \
                          ON CONFLICT DO NOTHING",
                         vec![
                             row.id.0.into(),
@@ -74,6 +78,7 @@ impl Store {
                             (&row.hash).into(),
                             Val::json(&row.grants)?,
                             (&row.created_by).into(),
+                            (&row.person).into(),
                             now.into(),
                             row.expires_at.into(),
                         ],
@@ -92,6 +97,7 @@ impl Store {
             name: token.name,
             grants: token.grants,
             created_by: token.created_by,
+            person: token.person,
             created_at: now,
             expires_at: token.expires_at,
             last_used_at: None,

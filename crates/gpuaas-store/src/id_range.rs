@@ -19,6 +19,8 @@ pub enum IdKind {
     Task,
     /// Claims of slots, live and over.
     Claim,
+    /// Requests that wait, or waited, for another person.
+    Approval,
 }
 
 impl IdKind {
@@ -40,6 +42,9 @@ impl IdKind {
                 "SELECT slice_claim.id, node.hostname FROM slice_claim \
                  JOIN node ON node.id = slice_claim.node_id WHERE slice_claim.id >= $1 \
                  AND slice_claim.id <= $2 ORDER BY slice_claim.id LIMIT $3"
+            }
+            Self::Approval => {
+                "SELECT id, summary FROM approval WHERE id >= $1 AND id <= $2 ORDER BY id LIMIT $3"
             }
         }
     }

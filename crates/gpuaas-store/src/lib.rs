@@ -40,6 +40,7 @@
 
 mod access_token;
 mod agent;
+mod approval;
 mod audit;
 mod audit_chain;
 mod batch;
@@ -104,6 +105,9 @@ mod watch;
 
 pub use access_token::NewAccessToken;
 pub use agent::ReceivedHeartbeat;
+pub use approval::{
+    ApprovalFilter, ApprovalRequester, ApprovalVerdict, NewApproval, StoredApproval,
+};
 pub use audit::{AuditEntry, AuditFilter};
 pub use audit_chain::AuditChainRows;
 pub use batch::{

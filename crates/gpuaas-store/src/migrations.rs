@@ -56,6 +56,7 @@ migrations! {
     "0290_slice_run"
     "0300_idempotency_age"
     "0360_event"
+    "0440_approval"
 }
 
 /// Number of the newest migration of PostgreSQL.

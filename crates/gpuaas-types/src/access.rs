@@ -77,6 +77,8 @@ pub enum Scope {
     SiteOfBatch,
     /// The site of the claim that the path names.
     SiteOfClaim,
+    /// The site of the approval that the path names.
+    SiteOfApproval,
     /// The `site` of the query; without one, the role has to hold everywhere.
     SiteOfQuery,
     /// The site that the body names.
@@ -96,6 +98,7 @@ impl Scope {
             Self::SiteOfTask => "at the task's site",
             Self::SiteOfBatch => "at the batch's site",
             Self::SiteOfClaim => "at the claim's site",
+            Self::SiteOfApproval => "at the approval's site",
             Self::SiteOfQuery => "at the site of the query, or everywhere",
             Self::SiteOfBody => "at the site of the body",
         }
@@ -144,6 +147,10 @@ operations! {
     POST   "/api/v1/webhooks"                                    Admin    Everywhere;
     GET    "/api/v1/dead-letters"                                Viewer   Everywhere;
     POST   "/api/v1/dead-letters/replay"                         Operator Everywhere;
+    GET    "/api/v1/approvals"                                   Viewer   SiteOfQuery;
+    GET    "/api/v1/approvals/{approval}"                        Viewer   SiteOfApproval;
+    POST   "/api/v1/approvals/{approval}/approve"                Approver SiteOfApproval;
+    POST   "/api/v1/approvals/{approval}/deny"                   Approver SiteOfApproval;
     GET    "/api/v1/tokens"                                      Admin    Everywhere;
     POST   "/api/v1/tokens"                                      Admin    Everywhere;
     POST   "/api/v1/tokens/{token}/revoke"                       Admin    Everywhere;
@@ -236,6 +243,10 @@ pub struct TokenRequest {
     /// What it may do.
     #[schemars(length(min = 1, max = 32))]
     pub grants: Vec<RoleGrant>,
+    /// The person who uses it, where a site wants a second person's word; none: whoever has it made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::PrintableText>")]
+    pub person: Option<String>,
     /// Seconds after which it is refused; none: it has no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 60, max = 316_224_000))]
@@ -266,6 +277,8 @@ pub struct TokenView {
     pub grants: Vec<RoleGrant>,
     /// Who had it made.
     pub created_by: String,
+    /// The person behind it, as far as a second person's word is concerned.
+    pub person: String,
     /// Moment of that.
     pub created_at: Timestamp,
     /// Refused from then on; none: it has no end.

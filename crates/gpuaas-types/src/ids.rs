@@ -111,6 +111,10 @@ id!(
     EventSinkId
 );
 id!(
+    /// A request that waits for another person.
+    ApprovalId
+);
+id!(
     /// Slots of one node that somebody has.
     ClaimId
 );

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod agent;
 pub mod api;
+pub mod approval;
 pub mod audit;
 pub mod batch;
 pub mod bundle;
@@ -41,7 +42,7 @@ pub mod topology;
 
 pub use coded_error::CodedError;
 pub use ids::{
-    AttemptId, BatchId, ClaimId, EventSinkId, IdSource, NodeId, ProfileId, RandomIds,
+    ApprovalId, AttemptId, BatchId, ClaimId, EventSinkId, IdSource, NodeId, ProfileId, RandomIds,
     RoceAssignmentId, RunId, SiteId, TaskId, TokenId,
 };
 pub use lifecycle::{

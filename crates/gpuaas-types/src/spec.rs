@@ -57,6 +57,33 @@ pub struct SiteSpec {
     /// What is done about each kind of drift; what is left out is reported.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drift_policy: BTreeMap<DriftKind, DriftAction>,
+    /// What waits for another person than the one who asks.
+    #[serde(default, skip_serializing_if = "SecondPersonPolicy::is_off")]
+    pub second_person: SecondPersonPolicy,
+}
+
+/// What of a site waits for another person than the one who asks; off as it is by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecondPersonPolicy {
+    /// Nodes whose disks one person may have written over or erased within an hour, by onboardings,
+    /// batches, reimages, decommissions and cleanings; none: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub erasing_above: Option<u32>,
+    /// Whether each approval of a bundle waits.
+    #[serde(default)]
+    pub bundle_approvals: bool,
+    /// Whether each update of an agent waits.
+    #[serde(default)]
+    pub agent_updates: bool,
+}
+
+impl SecondPersonPolicy {
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl SiteSpec {
@@ -77,6 +104,7 @@ impl SiteSpec {
             bundle_inputs: BTreeMap::new(),
             host_inputs: BTreeMap::new(),
             drift_policy: BTreeMap::new(),
+            second_person: SecondPersonPolicy::default(),
         }
     }
 

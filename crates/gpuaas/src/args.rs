@@ -12,6 +12,7 @@ use gpuaas_lab::arguments::{LabArgs, MaasSimArgs};
 
 pub use gpuaas_client::arguments::{ApiArgs, ConnectionArgs, Format};
 
+mod approval;
 mod audit;
 mod backup;
 mod batch;
@@ -39,6 +40,7 @@ mod task_key;
 mod telemetry;
 mod token;
 
+pub use approval::{ApprovalApproveArgs, ApprovalCommand, ApprovalDenyArgs, ApprovalListArgs};
 pub use audit::{
     AuditCommand, AuditExportArgs, AuditForm, AuditListArgs, AuditTarget, AuditVerifyArgs,
     NodeTimelineArgs, PageArgs,
@@ -82,7 +84,9 @@ pub use run::{
 pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
 pub use shared::{ActorArgs, ListArgs, PlannedArgs, PlannedChangeArgs, ShowArgs, WatchedShowArgs};
-pub use site::{DriftCommand, DriftListArgs, SiteAddArgs, SiteCommand, SiteSetArgs};
+pub use site::{
+    DriftCommand, DriftListArgs, SecondPersonArgument, SiteAddArgs, SiteCommand, SiteSetArgs,
+};
 pub use slice::{
     SliceApproveArgs, SliceClaimArgs, SliceCommand, SliceDiscoverArgs, SliceLaunchArgs,
     SliceListArgs, SliceMapArgs, SliceRecoverArgs, SliceReleaseArgs, SliceShowArgs,
@@ -161,6 +165,9 @@ pub enum Command {
     /// Host images: a root file system on its way to MAAS.
     #[command(subcommand)]
     Image(ImageCommand),
+    /// What waits for another person, and that person's word.
+    #[command(subcommand)]
+    Approval(ApprovalCommand),
     /// The audit log: who did what.
     #[command(subcommand)]
     Audit(AuditCommand),

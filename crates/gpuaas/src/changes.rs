@@ -92,6 +92,7 @@ fn site_patch(args: &SiteSetArgs) -> Result<Map<String, Value>, Failure> {
         ("batch_max_parallel", args.batch_max_parallel.map(Value::from)),
         ("image_bandwidth_mbit_per_second", args.image_bandwidth.map(Value::from)),
         ("idle_poll_seconds", args.idle_poll_seconds.map(Value::from)),
+        ("second_person", args.second_person.as_ref().map(|policy| json!(policy.0))),
     ];
     let cleared = args.clear.iter().map(|field| (field.clone(), Value::Null));
     let given = given.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));

@@ -9,7 +9,7 @@ use gpuaas_client::{ApiClient, SecretScope};
 use gpuaas_types::RunKind;
 use gpuaas_types::api::{RunView, SiteCreate};
 use gpuaas_types::codes::CommandCode;
-use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
+use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SecondPersonPolicy, SiteSpec};
 use serde_json::{Map, Value, json};
 
 use crate::args::{
@@ -67,6 +67,7 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
             idle_poll_seconds: args.idle_poll_seconds,
             bundle_inputs: with_bundle_inputs(BTreeMap::new(), &args.bundle_inputs),
             host_inputs: with_host_inputs(BTreeMap::new(), &args.host_inputs)?,
+            second_person: SecondPersonPolicy::default(),
         },
         api_key: read_secret(&args.api_key_file)?,
     })

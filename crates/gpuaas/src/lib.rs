@@ -3,6 +3,7 @@
 //! `main` only calls [`run`]. The features `lab` and `bench` add the laboratory and the benchmarks;
 //! an operator's executable is built without them.
 
+mod approval;
 pub mod args;
 mod audit;
 mod audit_chain;

@@ -5,7 +5,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_types::codes::CommandCode;
 
 use crate::args::Command;
-use crate::{audit, batch, bundle, commands, events, login, slice, task_key, token};
+use crate::{approval, audit, batch, bundle, commands, events, login, slice, task_key, token};
 
 /// Carries out a command that asks a control plane for something.
 ///
@@ -20,6 +20,7 @@ pub(crate) async fn run(command: Command, terminal: &mut Terminal) -> Result<(),
         Command::Node(command) => commands::node(command, terminal).await,
         Command::Batch(command) => batch::run(command, terminal).await,
         Command::Events(args) => events::run(args, terminal).await,
+        Command::Approval(command) => approval::run(command, terminal).await,
         Command::Webhook(command) => events::webhook(command, terminal).await,
         Command::Audit(command) => audit::run(command, terminal).await,
         Command::Slice(command) => slice::run(command, terminal).await,

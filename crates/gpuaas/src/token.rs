@@ -68,6 +68,7 @@ async fn add(args: TokenAddArgs, terminal: &mut Terminal) -> Result<(), Failure>
     let body = TokenRequest {
         name: args.name,
         grants: args.roles.into_iter().map(|grant| grant.0).collect(),
+        person: args.person,
         expires_in_seconds: (!args.no_end).then_some(seconds),
         reason: args.reason,
     };
@@ -104,9 +105,11 @@ fn table(list: &List<TokenView>, style: Style) -> String {
             ends,
             at(token.last_used_at, "never"),
             token.created_by.clone(),
+            token.person.clone(),
         ]
     });
-    output::table(style, &["NAME", "MAY", "ENDS", "LAST USED", "MADE BY"], rows)
+    let header = ["NAME", "MAY", "ENDS", "LAST USED", "MADE BY", "PERSON"];
+    output::table_dropping(style, &header, &["PERSON", "LAST USED"], rows)
 }
 
 /// Roles, and where they hold, in the form of the command line.

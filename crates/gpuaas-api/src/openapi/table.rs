@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::signature::{Described, Schemas, Signature};
 use crate::{
-    access, audit, batches, bundles, certificates, control, drift, event_sinks, events, explain,
-    metrics, node_change, nodes, offboarding, onboard_plan, profiles, removal, roce, runs, secrets,
-    sites, slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
+    access, approvals, audit, batches, bundles, certificates, control, drift, event_sinks, events,
+    explain, metrics, node_change, nodes, offboarding, onboard_plan, profiles, removal, roce, runs,
+    secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// A row: an operation as the document shows it.
@@ -134,6 +134,10 @@ fn of_control_plane() -> Vec<Row> {
         row!(POST "/api/v1/webhooks" event_sinks::add_webhook "Have events posted").answers(&[201]),
         row!(GET "/api/v1/dead-letters" event_sinks::dead_letters "Events that a sink did not take"),
         row!(POST "/api/v1/dead-letters/replay" event_sinks::replay "Deliver them again"),
+        row!(GET "/api/v1/approvals" approvals::list "What waits for another person, newest first"),
+        row!(GET "/api/v1/approvals/{approval}" approvals::show "What was asked, and what came of it"),
+        row!(POST "/api/v1/approvals/{approval}/approve" approvals::approve "Let what another person asked go on"),
+        row!(POST "/api/v1/approvals/{approval}/deny" approvals::deny "Say no to what was asked"),
         row!(GET "/api/v1/tokens" tokens::list "The tokens of programs"),
         row!(POST "/api/v1/tokens" tokens::create "Make a token").answers(&[201]),
         row!(POST "/api/v1/tokens/{token}/revoke" tokens::revoke "Take a token back"),

@@ -123,8 +123,8 @@ async fn a_role_for_some_sites_holds_there_alone() {
             Scope::Shared => (false, false),
             // The query of these requests names no site.
             Scope::Everywhere | Scope::SiteOfQuery => (true, true),
-            // No such task, batch or claim: nobody is told more.
-            Scope::SiteOfTask | Scope::SiteOfBatch | Scope::SiteOfClaim => {
+            // No such task, batch, claim or approval: nobody is told more.
+            Scope::SiteOfTask | Scope::SiteOfBatch | Scope::SiteOfClaim | Scope::SiteOfApproval => {
                 assert_eq!(theirs.status, 404, "{method} {of}");
                 continue;
             }

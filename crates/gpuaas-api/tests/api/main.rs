@@ -4,6 +4,7 @@
 
 mod access;
 mod agents;
+mod approvals;
 mod audit;
 mod batches;
 mod bundles;

@@ -11,6 +11,7 @@
 )]
 
 mod agents;
+mod approvals;
 mod audit_chain;
 mod batches;
 mod bundles;

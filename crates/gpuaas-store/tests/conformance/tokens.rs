@@ -301,6 +301,7 @@ fn a_program_s_token_has_a_name_roles_and_an_end() {
             name: name.to_owned(),
             grants: vec![RoleGrant { role: Role::Viewer, sites: Some(vec!["lab".to_owned()]) }],
             created_by: "ada".to_owned(),
+            person: "ada".to_owned(),
             expires_at,
         };
         let entry = |action: &str| NewAuditEntry {

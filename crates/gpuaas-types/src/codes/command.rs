@@ -48,6 +48,9 @@ AnswerUnprintable "answer_unprintable" "The answer could not be written down" {
 ApiNotServed "api_not_served" "The admin API cannot be served" {
     doc: "The listener of the admin API was closed by the system",
 }
+ApprovalNotCarriedOut "approval_not_carried_out" "What was agreed to was not done" {
+    doc: "The request that an approval let go on was refused when it was carried out; the detail has the refusal",
+}
 ArchiveUnwritable "archive_unwritable" "The archive could not be saved" {
     doc: "The result of a task was fetched, and the file or folder cannot be written",
 }

@@ -1,9 +1,11 @@
 //! `gpuaas site` and `gpuaas drift`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use gpuaas_types::filter::{FilterList, ListFilter};
+use gpuaas_types::spec::SecondPersonPolicy;
 use gpuaas_types::{DriftAction, DriftKind};
 
 use super::profile::Assignment;
@@ -90,7 +92,7 @@ pub struct SiteAddArgs {
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args([
     "url", "api_key_file", "pool", "pxe_vlan", "approve_images", "drift", "bundle_inputs",
     "host_inputs", "batch_max_parallel", "image_bandwidth", "idle_poll_seconds",
-    "ca_file", "node_ca_file", "clear",
+    "second_person", "ca_file", "node_ca_file", "clear",
 ]))]
 pub struct SiteSetArgs {
     /// Name of the site.
@@ -128,6 +130,11 @@ pub struct SiteSetArgs {
     /// Seconds between two looks at MAAS' event feed while no run of the site moves; 0: five.
     #[arg(long, value_name = "SECONDS")]
     pub idle_poll_seconds: Option<u32>,
+    /// What waits for another person: erasing-above=N (nodes that one person may have erased within an
+    /// hour), bundle-approvals, agent-updates, with commas between them, in the place of what was set;
+    /// off: nothing.
+    #[arg(long, value_name = "WHAT")]
+    pub second_person: Option<SecondPersonArgument>,
     /// Certificate authority of an https region, PEM.
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
@@ -163,6 +170,33 @@ pub struct DriftListArgs {
     pub api: ApiArgs,
 }
 
+/// What of a site waits for another person, as the command line writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecondPersonArgument(pub SecondPersonPolicy);
+
+impl FromStr for SecondPersonArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut policy = SecondPersonPolicy::default();
+        for word in text.split(',').map(str::trim).filter(|word| *word != "off") {
+            match word.split_once('=') {
+                Some(("erasing-above", count)) => {
+                    let count = count.parse().map_err(|_| "write erasing-above=10".to_owned())?;
+                    policy.erasing_above = Some(count);
+                }
+                None if word == "bundle-approvals" => policy.bundle_approvals = true,
+                None if word == "agent-updates" => policy.agent_updates = true,
+                _ => {
+                    let known = "erasing-above=N, bundle-approvals, agent-updates, off";
+                    return Err(format!("use some of {known}"));
+                }
+            }
+        }
+        Ok(Self(policy))
+    }
+}
+
 fn drift_rule(text: &str) -> Result<(DriftKind, DriftAction), String> {
     let (kind, action) = text.split_once('=').ok_or("write KIND=ACTION")?;
     let kind = kind.parse().map_err(|_| {
@@ -171,4 +205,24 @@ fn drift_rule(text: &str) -> Result<(DriftKind, DriftAction), String> {
     })?;
     let action = action.parse().map_err(|_| "use one of report, quarantine, adopt".to_owned())?;
     Ok((kind, action))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_of_a_second_person_is_read() {
+        let read = |text: &str| text.parse::<SecondPersonArgument>().map(|read| read.0);
+        assert_eq!(read("off"), Ok(SecondPersonPolicy::default()));
+        let all = SecondPersonPolicy {
+            erasing_above: Some(10),
+            bundle_approvals: true,
+            agent_updates: true,
+        };
+        assert_eq!(read("erasing-above=10, bundle-approvals,agent-updates"), Ok(all));
+        for text in ["", "erasing-above", "erasing-above=many", "on", "agent-updates=yes"] {
+            assert!(read(text).is_err(), "{text:?}");
+        }
+    }
 }

@@ -36,6 +36,9 @@ pub struct TokenAddArgs {
     /// File that gets the token, for its owner alone; it must not exist. `-` is stdout.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
+    /// The person who uses it, where a site wants a second person's word [default: whoever makes it].
+    #[arg(long, value_name = "NAME")]
+    pub person: Option<String>,
     /// Days after which it is refused.
     #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub expires_in_days: u32,

@@ -3,6 +3,14 @@
 /// The rows of this file, put between what it is given of a table and the rows after it.
 macro_rules! rows_of_credentials {
     ($next:ident! { $($head:tt)* } $($rows:tt)*) => { $next! { $($head)*
+SecondPersonNeeded "second_person_needed" "Another person has to agree" {
+    status: 409, owner: None, next_action: "`gpuaas approval list` shows what waits; another person than the one who asked lets it go on with `gpuaas approval approve ID --reason WHY`",
+    doc: "The site's policy wants another person's word for this; the request is kept as the approval that the detail names, and nothing was done",
+}
+ApprovalOwnRequest "approval_own_request" "Who asked cannot agree" {
+    status: 403, owner: None, next_action: "have another person do it; a token stands for whoever had it made, unless `gpuaas token add NAME --person PERSON --role approver --to FILE --reason WHY` says whose it is",
+    doc: "The credential is of the person who sent the request, or another one of that person's",
+}
 TokenMissing "token_missing" "The request carries no credential" {
     status: 401, owner: None, next_action: "send it as `Authorization: Bearer TOKEN`",
     doc: "The request has no header Authorization, or one that is no bearer credential",

@@ -22,6 +22,19 @@ InvalidQuery "invalid_query" "The query of the URL cannot be understood" {
     status: 400, owner: None, next_action: "leave out what this address does not take",
     doc: "A parameter of the query is not known, or its value is not one of those that it takes",
 }
+ApprovalNotFound "approval_not_found" "There is no such approval" {
+    status: 404, owner: None, next_action: "`gpuaas approval list --all` shows those that are there", doc: "No approval has this identifier",
+}
+ApprovalDecided "approval_decided" "Somebody has decided" {
+    status: 409, owner: None, next_action: "`gpuaas approval show ID` says who, and what came of it", doc: "An approval is decided once",
+}
+ApprovalExpired "approval_expired" "Nobody decided in time" {
+    status: 409, owner: None, next_action: "have it asked again", doc: "An approval waits for a day",
+}
+ApprovalOutdated "approval_outdated" "What was agreed to is not what it was" {
+    status: 409, owner: None, next_action: "have it asked again; what is asked then is as it is now",
+    doc: "The node, the profile, the bundle, the agent or the policy that an approval is about has changed since it was asked, or the token that asked was taken back; nothing was done",
+}
 InvalidFilter "invalid_filter" "The filter of the list cannot be understood" {
     status: 422, owner: None, next_action: "correct the filter at the character that the detail names; docs/reference/filters.md has the language and the fields of each list",
     doc: "The parameter `filter` is not written as filters are, or names what the list has no field for",

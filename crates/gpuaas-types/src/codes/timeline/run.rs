@@ -75,6 +75,18 @@ CheckSkipped "check_skipped" "An operator answers for a check" {
     owner: None, next_action: "",
     doc: "The operator's word stands in for the check until it expires",
 }
+ApprovalAsked "approval_asked" "A request waits for another person" {
+    owner: None, next_action: "`gpuaas approval list` shows what waits; another person than the one who asked decides with `gpuaas approval approve ID --reason WHY` or `gpuaas approval deny ID --reason WHY`",
+    doc: "The site's policy wants a second person for what was asked of the node; the text names the approval",
+}
+ApprovalGiven "approval_given" "Another person agreed" {
+    owner: None, next_action: "",
+    doc: "What was asked of the node is carried out as it was asked",
+}
+ApprovalDenied "approval_denied" "Somebody said no" {
+    owner: None, next_action: "",
+    doc: "What was asked of the node is not carried out; the text has the reason",
+}
 TaskAsked "task_asked" "An operator has the agent do something" {
     owner: None, next_action: "",
     doc: "A task was signed for the agent, see `gpuaas node tasks NODE`",

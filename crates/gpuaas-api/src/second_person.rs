@@ -1,0 +1,193 @@
+//! Holds a request back that a site's policy wants another person's word for.
+//!
+//! A handler that is about to do what a policy may name asks here first, with everything that it has
+//! checked. What is held becomes an approval and the request is refused with `second_person_needed`,
+//! since nothing was done; [`crate::approvals`] carries it out when somebody else agrees, through the
+//! same handler, which asks here again. By then the question is only whether what it is about is still
+//! the same.
+
+use gpuaas_core::second_person::{APPROVAL_SECONDS, GuardedRequest, wants_second_person};
+use gpuaas_store::{NewApproval, NewAuditEntry};
+use gpuaas_types::api::{SiteResource, Source, TimelineEvent};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
+use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::spec::SecondPersonPolicy;
+use gpuaas_types::{ApprovalId, NodeId};
+use serde_json::{Value, json};
+
+use crate::audit::spec_digest;
+use crate::caller::Caller;
+use crate::ctx::Ctx;
+use crate::problem::{ApiResult, problem};
+
+/// Members of a body that nobody is shown, and that no digest is made of.
+const SECRETS: [&str; 2] = ["bmc_password", "api_key"];
+
+/// What a policy may name.
+#[derive(Debug, Clone)]
+pub(crate) enum Guarded {
+    /// Erasing runs on so many nodes.
+    Erase(u32),
+    /// A bundle is approved.
+    ApproveBundle,
+    /// An agent is updated.
+    UpdateAgent,
+    /// The policy becomes this one.
+    ChangePolicy(SecondPersonPolicy),
+}
+
+/// A request that was checked, and what it is about.
+#[derive(Debug, Clone)]
+pub(crate) struct CheckedRequest<'a> {
+    /// What it asks.
+    pub(crate) guarded: Guarded,
+    /// What kind of request it is.
+    pub(crate) kind: ApprovalKind,
+    /// The site that it concerns.
+    pub(crate) site: &'a SiteResource,
+    /// The node that it concerns, where it is one.
+    pub(crate) node_id: Option<NodeId>,
+    /// What is asked, a clause.
+    pub(crate) summary: String,
+    /// The reason that was given; empty: none.
+    pub(crate) reason: String,
+    /// The request as it was sent.
+    pub(crate) request: ApprovalRequest,
+    /// What it is about, as it is now.
+    pub(crate) target: Value,
+}
+
+/// Lets a request through that needs no other person, or that another person agreed to.
+///
+/// # Errors
+/// `second_person_needed`: it waits as an approval; `approval_outdated`: what somebody agreed to is not
+/// what it was.
+pub(crate) async fn check(
+    ctx: &Ctx,
+    caller: &Caller,
+    checked: CheckedRequest<'_>,
+) -> ApiResult<()> {
+    if checked.site.spec.second_person.is_off() && caller.approved_target().is_none() {
+        return Ok(());
+    }
+    let target_digest = spec_digest(&checked.target);
+    if let Some(agreed) = caller.approved_target() {
+        if agreed == target_digest {
+            return Ok(());
+        }
+        let detail =
+            format!("{}: what it is about has changed since it was asked", checked.summary);
+        return Err(problem(ProblemCode::ApprovalOutdated).with_detail(detail).into());
+    }
+    if !waits(ctx, caller, &checked).await? {
+        return Ok(());
+    }
+    let (summary, site) = (checked.summary.clone(), checked.site.spec.name.clone());
+    let new = new_approval(ctx, caller, checked, target_digest);
+    let expires_at = new.expires_at;
+    let id = ctx.store.hold_request(ctx.now(), new).await?;
+    let detail =
+        format!("{summary} at site {site} waits as {id} for another person, until {expires_at}");
+    let hint = format!(
+        "`gpuaas approval show {id}` shows it; another person than {} lets it go on with `gpuaas \
+         approval approve {id} --reason WHY`",
+        caller.person()
+    );
+    Err(problem(ProblemCode::SecondPersonNeeded).with_detail(detail).with_hint(hint).into())
+}
+
+async fn waits(ctx: &Ctx, caller: &Caller, checked: &CheckedRequest<'_>) -> ApiResult<bool> {
+    let policy = &checked.site.spec.second_person;
+    Ok(match &checked.guarded {
+        Guarded::Erase(_) if policy.erasing_above.is_none() => false,
+        Guarded::Erase(nodes) => {
+            let (site, person) = (checked.site.id, caller.person());
+            ctx.store.count_erasing(ctx.now(), site, policy.clone(), person, *nodes).await?
+        }
+        Guarded::ApproveBundle => wants_second_person(policy, GuardedRequest::ApproveBundle),
+        Guarded::UpdateAgent => wants_second_person(policy, GuardedRequest::UpdateAgent),
+        Guarded::ChangePolicy(to) => wants_second_person(policy, GuardedRequest::ChangePolicy(to)),
+    })
+}
+
+fn new_approval(
+    ctx: &Ctx,
+    caller: &Caller,
+    checked: CheckedRequest<'_>,
+    target_digest: String,
+) -> NewApproval {
+    let CheckedRequest { kind, site, node_id, summary, reason, request, .. } = checked;
+    let now = ctx.now();
+    let id = ApprovalId::new(&*ctx.ids, now);
+    let mut shown = request.clone();
+    hide_secrets(&mut shown.body);
+    // A digest of what holds a secret is like no other, so that it tells nothing of it.
+    let salt = if shown == request { Value::Null } else { json!(id) };
+    let digest = spec_digest(&json!([shown, salt]));
+    let line = TimelineEvent {
+        at: now,
+        run_id: None,
+        step: None,
+        source: Source::Operator,
+        code: TimelineCode::ApprovalAsked.into(),
+        text: format!("{} asked for {summary}; it waits for another person ({id})", caller.name()),
+    };
+    let audit = NewAuditEntry {
+        actor: caller.name().to_owned(),
+        action: "approval.ask".to_owned(),
+        subject: id.to_string(),
+        detail: json!({
+            "site": site.spec.name, "kind": kind, "summary": summary, "reason": reason,
+            "digest": digest, "target_digest": target_digest,
+        }),
+    };
+    NewApproval {
+        id,
+        kind,
+        site_id: site.id,
+        node_id,
+        summary,
+        requester: caller.requester(),
+        reason,
+        digest,
+        target_digest,
+        request,
+        expires_at: now.plus_seconds(APPROVAL_SECONDS * ctx.clock.factor()),
+        history: vec![line],
+        audit,
+    }
+}
+
+/// Takes secrets out of a body that is shown.
+pub(crate) fn hide_secrets(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if SECRETS.contains(&name.as_str()) && !value.is_null() {
+                    *value = Value::from("hidden");
+                } else {
+                    hide_secrets(value);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide_secrets),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_secret_of_a_body_is_shown() {
+        let mut body = json!({
+            "spec": { "machines": [{ "bmc_password": "hush", "bmc_user": "root" }] },
+            "api_key": "a:b:c",
+        });
+        hide_secrets(&mut body);
+        let shown = body.to_string();
+        assert!(!shown.contains("hush") && !shown.contains("a:b:c"), "{shown}");
+        assert!(shown.contains("root"), "{shown}");
+    }
+}
