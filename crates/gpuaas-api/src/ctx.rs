@@ -22,6 +22,7 @@ use crate::rate_limit::RateLimits;
 use crate::rejection_audit::RejectionAudit;
 use crate::request_metrics::RequestMetrics;
 use crate::sign_in::SignIn;
+use crate::trace_counters::TraceCounters;
 
 /// Longest task poll, in seconds.
 pub const MAX_POLL_SECONDS: u32 = 30;
@@ -72,6 +73,8 @@ pub struct ApiSettings {
     pub events: EventLimits,
     /// Sign-in of people; none: only tokens that were made here count.
     pub sign_in: Option<Arc<SignIn>>,
+    /// What became of the spans of traces; none: nothing is traced here.
+    pub traces: Option<Arc<TraceCounters>>,
     /// How often a token may ask.
     pub operators: ListenerLimits,
     /// How often a node may ask.
@@ -89,6 +92,7 @@ impl Default for ApiSettings {
             telemetry: TelemetryLimits::default(),
             events: EventLimits::default(),
             sign_in: None,
+            traces: None,
             operators: ListenerLimits::defaults(ListenerKind::Operators),
             nodes: ListenerLimits::defaults(ListenerKind::Nodes),
         }

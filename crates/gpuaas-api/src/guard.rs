@@ -9,14 +9,24 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use tracing::Instrument as _;
 
+use gpuaas_store::current_origin;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::trace_context::TRACEPARENT_HEADER;
 
 use crate::problem::{Refusal, problem};
 
 /// Runs the request for at most `limit`; the time that a body takes to leave is not counted.
 pub(crate) async fn guard(State(limit): State<Duration>, request: Request, next: Next) -> Response {
-    let span =
-        tracing::info_span!("request", method = %request.method(), path = request.uri().path());
+    let own = current_origin().trace.map(|span| span.to_string());
+    let parent = request.headers().get(TRACEPARENT_HEADER).and_then(|value| value.to_str().ok());
+    let span = tracing::info_span!(
+        "request",
+        method = %request.method(),
+        path = request.uri().path(),
+        status = tracing::field::Empty,
+        trace.own = own.as_deref(),
+        trace.parent = parent.filter(|_| own.is_some()),
+    );
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
     let answer = tokio::time::timeout(limit, work).instrument(span.clone()).await;
     let response = match answer {
@@ -27,6 +37,7 @@ pub(crate) async fn guard(State(limit): State<Duration>, request: Request, next:
         }
         Err(_) => Refusal::from(problem(ProblemCode::RequestTimeout)).into_response(),
     };
+    span.record("status", response.status().as_u16());
     span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
     response
 }

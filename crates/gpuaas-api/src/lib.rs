@@ -83,6 +83,7 @@ mod task_keys;
 mod tasks;
 mod telemetry;
 mod tokens;
+mod trace_counters;
 
 pub use auth::{ensure_admin_token, propose_admin_token, replace_admin_token};
 pub use body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES};
@@ -90,3 +91,4 @@ pub use ctx::{ApiSettings, ApiState, MAX_POLL_SECONDS, NodeAccess, TelemetryLimi
 pub use event_feed::EventLimits;
 pub use routes::{Routers, routers};
 pub use sign_in::SignIn;
+pub use trace_counters::TraceCounters;

@@ -196,6 +196,9 @@ pub(crate) async fn show(State(ctx): State<Ctx>) -> ApiResult<Response> {
     let sent = ctx.store.counters();
     scrape.push(table::STATEMENTS, [(Vec::new(), counted(sent.statements))]);
     scrape.push(table::TRANSACTIONS, [(Vec::new(), counted(sent.transactions))]);
+    let traces = ctx.settings.traces.iter().flat_map(|traces| traces.by_outcome());
+    let traces = traces.map(|(outcome, spans)| (vec![outcome.to_owned()], counted(spans)));
+    scrape.push(table::TRACE_SPANS, traces);
     let mut registry = Registry::with_prefix("gpuaas");
     registry.register_collector(Box::new(scrape));
     let requests = ctx.request_metrics();

@@ -150,6 +150,7 @@ async fn planned_run(
         handled_seq: 0,
         lease_token: 0,
         lease_until: now,
+        traceparent: None,
     };
     let node = NodeRecord {
         id: node_id,

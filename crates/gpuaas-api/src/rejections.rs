@@ -9,7 +9,8 @@ use gpuaas_identity::{Peer, PeerCertificate};
 use gpuaas_store::{NewAuditEntry, RequestOrigin, sha256, with_origin};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
-use gpuaas_types::{NodeId, Problem, TaskId};
+use gpuaas_types::trace_context::{TRACEPARENT_HEADER, TraceContext};
+use gpuaas_types::{NodeId, Problem, RandomIds, TaskId};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -93,7 +94,8 @@ pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) 
     let request_id = Uuid::new_v4().to_string();
     let header = HeaderValue::from_str(&request_id).ok();
     let address = client.address.clone();
-    let origin = RequestOrigin { role: None, address, request_id: Some(request_id) };
+    let trace = trace_of(&ctx, request.headers());
+    let origin = RequestOrigin { role: None, address, request_id: Some(request_id), trace };
     let mut response = with_origin(origin, async {
         let response = next.run(request).await;
         if let Some(problem) = response.extensions().get::<Problem>()
@@ -107,7 +109,21 @@ pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) 
     if let Some(header) = header {
         response.headers_mut().insert(REQUEST_ID_HEADER, header);
     }
+    if let Some(value) = trace.and_then(|trace| HeaderValue::try_from(trace.to_string()).ok()) {
+        response.headers_mut().insert(TRACEPARENT_HEADER, value);
+    }
     response
+}
+
+/// The span of a request: of the trace that its sender names, or of one of its own where this control
+/// plane sends traces; none: nobody would see it.
+fn trace_of(ctx: &Ctx, headers: &HeaderMap) -> Option<TraceContext> {
+    let named = headers.get(TRACEPARENT_HEADER).and_then(|value| value.to_str().ok());
+    let parent: Option<TraceContext> = named.and_then(|text| text.parse().ok());
+    if parent.is_none() && ctx.settings.traces.is_none() {
+        return None;
+    }
+    Some(TraceContext::next(&RandomIds, ctx.now(), parent))
 }
 
 async fn record(ctx: &Ctx, client: &UnknownClient, origin: CredentialOrigin, problem: &Problem) {

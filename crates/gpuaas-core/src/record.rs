@@ -51,6 +51,8 @@ pub struct RunRecord {
     pub lease_token: i64,
     /// Until when the claim holds.
     pub lease_until: Timestamp,
+    /// The span that asked for it, as `traceparent` has it; none: it was not traced.
+    pub traceparent: Option<String>,
 }
 
 /// How to reach a machine's BMC, and what it is. The password is sealed elsewhere.

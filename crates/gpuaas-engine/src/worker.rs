@@ -122,7 +122,8 @@ pub(crate) async fn process_run(shared: &Shared, claimed: LeasedRun) {
         node = claimed.node.hostname,
         // Its name is read together with what else the run needs.
         site = tracing::field::Empty,
-        kind = claimed.run.kind.as_str()
+        kind = claimed.run.kind.as_str(),
+        trace.parent = claimed.run.traceparent.as_deref()
     );
     let work = async {
         let recorded = match catch_panic(Box::pin(drive_run(shared, claimed))).await {

@@ -88,6 +88,7 @@ fn read_entry(mut cols: Cols<'_>) -> Result<AuditEntry, StoreError> {
             role: cols.next()?,
             address: cols.next()?,
             request_id: cols.next()?,
+            trace: None,
         },
         result: cols.next()?,
         before: cols.next()?,

@@ -22,7 +22,7 @@ use gpuaas_types::{
     BatchId, MemberState, NodeId, NodeState, ProfileId, RunId, RunStatus, SiteId, Step, Timestamp,
 };
 
-use crate::database::{Cols, Conn, Val, args, padded, with_list};
+use crate::database::{Cols, Conn, RequestOrigin, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::list_filter::with_filter;
 use crate::page::Page;
@@ -82,6 +82,8 @@ pub struct StoredBatch {
     pub updated_at: Timestamp,
     /// Moment at which its last machine ended; none: it is open.
     pub ended_at: Option<Timestamp>,
+    /// The span that asked for it, as `traceparent` has it; none: it was not traced.
+    pub traceparent: Option<String>,
 }
 
 /// The onboarding of a member.
@@ -192,7 +194,7 @@ macro_rules! batch_select {
     ($rest:literal) => {
         concat!(
             "SELECT id, spec, site_id, profile_id, profile_revision, stop, wake_seq, due_at, \
-             created_at, updated_at, ended_at FROM batch ",
+             created_at, updated_at, ended_at, traceparent FROM batch ",
             $rest
         )
     };
@@ -220,6 +222,7 @@ fn read_batch(mut cols: Cols<'_>) -> Result<StoredBatch, StoreError> {
         created_at: cols.at()?,
         updated_at: cols.at()?,
         ended_at: cols.opt_at()?,
+        traceparent: cols.next()?,
     })
 }
 
@@ -262,7 +265,8 @@ async fn create(
     let made = conn
         .execute(
             "INSERT INTO batch (id, name, site_id, profile_id, profile_revision, spec, wake_seq, \
-             due_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $7, $7) \
+             due_at, created_at, updated_at, traceparent) \
+             VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $7, $7, $8) \
              ON CONFLICT DO NOTHING",
             vec![
                 request.id.0.into(),
@@ -272,6 +276,7 @@ async fn create(
                 request.profile_revision.into(),
                 Val::json(&request.spec)?,
                 now.into(),
+                conn.origin().trace.map(|span| span.to_string()).as_deref().into(),
             ],
         )
         .await?;
@@ -312,6 +317,9 @@ async fn start_member(
 ) -> Result<(), StoreError> {
     let MemberStart { position, node_id, run, reports, .. } = member;
     let site_and_profile = (batch.site_id, batch.profile_id);
+    // The run is of the request that asked for the batch.
+    let trace = batch.traceparent.as_deref().and_then(|text| text.parse().ok());
+    conn.set_origin(RequestOrigin { trace, ..RequestOrigin::default() });
     match insert_run(conn, now, *node_id, site_and_profile, run).await {
         Err(StoreError::Conflict { detail, .. }) => return Err(batch_moved(detail)),
         other => other?,

@@ -57,6 +57,7 @@ migrations! {
     "0300_idempotency_age"
     "0360_event"
     "0440_approval"
+    "0441_traceparent"
 }
 
 /// Number of the newest migration of PostgreSQL.

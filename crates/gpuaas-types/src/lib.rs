@@ -39,6 +39,7 @@ pub mod telemetry;
 pub mod text;
 pub mod time;
 pub mod topology;
+pub mod trace_context;
 
 pub use coded_error::CodedError;
 pub use ids::{

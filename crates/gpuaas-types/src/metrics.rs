@@ -150,6 +150,14 @@ pub const HTTP_DURATION: Metric = Metric {
     help: "From the head of a request to that of its answer; polls of agents wait on purpose",
 };
 
+/// Spans of traces.
+pub const TRACE_SPANS: Metric = Metric::counter(
+    "trace_spans",
+    &["outcome"],
+    "Spans of traces that the collector took (exported), that it did not take (failed), and that there \
+     was no room for (dropped); only where the control plane sends traces",
+);
+
 /// All metrics, in the order of the reference page.
 pub const METRICS: &[Metric] = &[
     CONTROL_PLANE,
@@ -168,4 +176,5 @@ pub const METRICS: &[Metric] = &[
     TRANSACTIONS,
     HTTP_REQUESTS,
     HTTP_DURATION,
+    TRACE_SPANS,
 ];

@@ -43,7 +43,7 @@ mod restore;
 mod run_list;
 pub mod secrets;
 pub mod serve;
-pub mod serve_command;
+mod serve_command;
 mod service_manager;
 mod site_inputs;
 mod slice;
@@ -51,6 +51,7 @@ mod syslog;
 pub mod task_key;
 pub mod telemetry;
 pub mod token;
+mod traces;
 mod usage;
 mod watch;
 
@@ -63,7 +64,13 @@ use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_types::codes::CommandCode;
 
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
 use crate::args::{Cli, Command};
+use crate::traces::{SpanLayer, TraceExporter, is_traced};
 
 /// Runs the command line `args`, the program's name included, on the process's own outputs.
 pub fn run<I>(args: I) -> ExitCode
@@ -94,31 +101,44 @@ fn end(failure: &Failure, terminal: &mut Terminal) -> ExitCode {
 }
 
 fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
-    start_log(&cli.log)?;
+    let traces = match &cli.command {
+        Command::Serve(args) => args.traces()?,
+        _ => None,
+    };
+    let (layer, exporter) = traces.map(|pipe| (pipe.layer, pipe.exporter)).unzip();
+    start_log(&cli.log, layer)?;
     gpuaas_client::install_cryptography();
     signals::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Failure::local(CommandCode::RuntimeUnavailable, error.to_string()))?;
-    runtime.block_on(dispatch(cli.command, terminal))
+    runtime.block_on(dispatch(cli.command, exporter, terminal))
 }
 
-fn start_log(filter: &str) -> Result<(), Failure> {
+fn start_log(filter: &str, traces: Option<SpanLayer>) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         Failure::usage(CommandCode::LogFilterInvalid, error.to_string())
             .hint("write it as info, or gpuaas_engine=debug,warn")
     })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     // A file of a log is read by programs; colours are for a terminal, unless NO_COLOR is set.
     let log = if std::io::stderr().is_terminal() { log } else { log.with_ansi(false) };
+    let traces = traces.map(|layer| {
+        layer.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO))
+    });
+    let log = tracing_subscriber::registry().with(log.with_filter(filter)).with(traces);
     // A second start in one process keeps the first log.
     log.try_init().ok();
     Ok(())
 }
 
-async fn dispatch(command: Command, terminal: &mut Terminal) -> Result<(), Failure> {
+async fn dispatch(
+    command: Command,
+    traces: Option<TraceExporter>,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     match command {
-        Command::Serve(args) => serve_command::run(*args, terminal).await,
+        Command::Serve(args) => serve_command::run(*args, traces, terminal).await,
         Command::Backup(args) => backup::run(args, terminal).await,
         Command::Restore(args) => restore::run(args, terminal).await,
         Command::Doctor(args) => doctor::run(args, terminal).await,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuaas_api::ApiSettings;
+use gpuaas_api::{ApiSettings, TraceCounters};
 use gpuaas_client::failure::Failure;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::Terminal;
@@ -13,6 +13,7 @@ use gpuaas_types::codes::CommandCode;
 use crate::args::ServeArgs;
 use crate::serve::{ServeOptions, admin_token, start};
 use crate::service_manager::{ServiceManager, watchdog_period};
+use crate::traces::TraceExporter;
 
 /// How long health checks are still answered after a loop has ended: they learn which one.
 const LOOP_ENDED_RED: Duration = Duration::from_secs(1);
@@ -23,7 +24,25 @@ const LOOP_ENDED_DRAIN: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// See [`start`] and [`ServeHandle::until_stopped`](crate::serve::ServeHandle::until_stopped).
-pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+pub(crate) async fn run(
+    args: ServeArgs,
+    traces: Option<TraceExporter>,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let counters = traces.as_ref().map(TraceExporter::counters);
+    let exporter = traces.map(TraceExporter::start);
+    let ended = serve(args, counters, terminal).await;
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
+    ended
+}
+
+async fn serve(
+    args: ServeArgs,
+    traces: Option<Arc<TraceCounters>>,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     let stop = signals::stop()?;
     let manager = ServiceManager::connect(args.notify_socket.as_deref()).map_err(|error| {
         let detail = format!("NOTIFY_SOCKET names no socket: {error}");
@@ -53,7 +72,7 @@ pub async fn run(args: ServeArgs, terminal: &mut Terminal) -> Result<(), Failure
         retention,
         nats,
         clock: args.clock.clock(),
-        settings: ApiSettings { simulated_hosts, sign_in, ..ApiSettings::default() },
+        settings: ApiSettings { simulated_hosts, sign_in, traces, ..ApiSettings::default() },
         ..ServeOptions::new(args.listen, args.data)
     })
     .await?;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use tracing::Instrument as _;
 
 use crate::classify::{self, RequestContext};
 use crate::config::{Config, Timeouts};
@@ -272,7 +273,14 @@ impl Client {
 
     async fn attempt(&self, call: &Call, request: Request) -> Result<Response, TransportError> {
         let sent = request.path_and_query.len() + request.body.len();
-        let result = self.inner.transport.send(request, self.timeout(call.timeout_class)).await;
+        let span =
+            tracing::info_span!("maas_call", call = call.label, status = tracing::field::Empty);
+        let sending = self.inner.transport.send(request, self.timeout(call.timeout_class));
+        let result = sending.instrument(span.clone()).await;
+        if let Ok(response) = &result {
+            span.record("status", response.status);
+        }
+        drop(span);
         let received = result.as_ref().map_or(0, |response| response.body.len());
         let mut stats = self.inner.stats.lock();
         let row = stats.entry(call.label).or_default();

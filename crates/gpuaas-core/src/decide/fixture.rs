@@ -147,6 +147,7 @@ impl Case {
             handled_seq: 0,
             lease_token: 1,
             lease_until: at(60.0),
+            traceparent: None,
         };
         let node = NodeRecord {
             id: run.node_id,

@@ -84,6 +84,7 @@ use crate::snapshot::{Decision, Snapshot};
 /// #     handled_seq: 0,
 /// #     lease_token: 1,
 /// #     lease_until: now,
+/// #     traceparent: None,
 /// };
 /// # let node = NodeRecord {
 /// #     id: run.node_id,

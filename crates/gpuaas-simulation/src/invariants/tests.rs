@@ -53,6 +53,7 @@ fn run(status: RunStatus, due_at: Timestamp) -> RunRecord {
         handled_seq: 0,
         lease_token: 0,
         lease_until: Timestamp::EPOCH,
+        traceparent: None,
     }
 }
 

@@ -6,6 +6,8 @@
 
 use std::future::Future;
 
+use gpuaas_types::trace_context::TraceContext;
+
 /// What is known of a request, for the audit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestOrigin {
@@ -15,6 +17,8 @@ pub struct RequestOrigin {
     pub address: Option<String>,
     /// Identifier of the request.
     pub request_id: Option<String>,
+    /// Its span, where it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 tokio::task_local! {

@@ -52,7 +52,7 @@ macro_rules! run_columns {
              run.profile_revision, run.memory, run.wait, run.park, run.created_at, \
              run.step_since, run.ended_at, ",
             $due,
-            ", run.wake_seq, run.handled_seq, run.lease_token, run.lease_until"
+            ", run.wake_seq, run.handled_seq, run.lease_token, run.lease_until, run.traceparent"
         )
     };
 }
@@ -79,6 +79,7 @@ pub(crate) fn read_run(cols: &mut Cols<'_>) -> Result<RunRecord, StoreError> {
         handled_seq: cols.next()?,
         lease_token: cols.next()?,
         lease_until: cols.at()?,
+        traceparent: cols.next()?,
     })
 }
 
@@ -107,12 +108,13 @@ pub(crate) async fn insert_run(
     site_and_profile: (SiteId, ProfileId),
     run: &NewRun,
 ) -> Result<(), StoreError> {
+    let traceparent = conn.origin().trace.map(|span| span.to_string());
     let made = conn
         .execute(
             "INSERT INTO run (id, node_id, site_id, kind, step, status, profile_id, \
              profile_revision, memory, created_at, step_since, due_at, was_due_at, wake_seq, \
-             handled_seq, lease_token, lease_until) VALUES ($1, $2, $3, $4, $5, 'running', $6, \
-             $7, $8, $9, $9, $9, $9, 0, 0, 0, 0) ON CONFLICT DO NOTHING",
+             handled_seq, lease_token, lease_until, traceparent) VALUES ($1, $2, $3, $4, $5, \
+             'running', $6, $7, $8, $9, $9, $9, $9, 0, 0, 0, 0, $10) ON CONFLICT DO NOTHING",
             vec![
                 run.id.0.into(),
                 node_id.0.into(),
@@ -123,6 +125,7 @@ pub(crate) async fn insert_run(
                 run.profile_revision.into(),
                 Val::json(&RunState::default())?,
                 now.into(),
+                traceparent.as_deref().into(),
             ],
         )
         .await?;

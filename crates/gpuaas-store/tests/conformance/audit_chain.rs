@@ -65,6 +65,7 @@ fn entries_follow_on_each_other_however_many_write_at_once() {
             role: Some("operator".to_owned()),
             address: Some("192.0.2.7".to_owned()),
             request_id: Some("r1".to_owned()),
+            trace: None,
         };
         assert_eq!(current_origin(), RequestOrigin::default());
         let of_request = with_origin(origin.clone(), async {

@@ -18,6 +18,7 @@ use crate::serve::{
     NodeListenerOptions, OperatorListenerOptions, OperatorSecurity, Retention, ServerFiles,
     TlsOptions,
 };
+use crate::traces::{Resource, TracePipe, pipe};
 
 /// `gpuaas serve`.
 #[derive(Debug, Clone, Args)]
@@ -63,6 +64,10 @@ pub struct ServeArgs {
     /// Credentials for it, as nsc(1) writes them.
     #[arg(long, value_name = "FILE", requires = "nats")]
     pub nats_credentials: Option<PathBuf>,
+    /// Collector that traces are sent to, the base address of OTLP over HTTP, such as
+    /// http://127.0.0.1:4318 [default: none are sent].
+    #[arg(long, value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
     /// URL under which nodes reach this control plane [default: https://NODE_LISTEN].
     #[arg(long, value_name = "URL")]
     pub advertise: Option<String>,
@@ -145,6 +150,17 @@ impl ServeArgs {
             Failure::usage(CommandCode::NatsUrlInvalid, error.to_string())
                 .hint("write it as nats://nats.example:4222, or tls://nats.example:4222 for TLS")
         })
+    }
+
+    /// Where traces go; none: nowhere.
+    ///
+    /// # Errors
+    /// `command_line_invalid` where the collector's address is no URL; `http_unavailable`.
+    pub(crate) fn traces(&self) -> Result<Option<TracePipe>, Failure> {
+        let Some(endpoint) = &self.otlp_endpoint else { return Ok(None) };
+        let version = env!("GPUAAS_VERSION").to_owned();
+        let resource = Resource { version, instance: self.listen.to_string() };
+        pipe(endpoint, resource).map(Some)
     }
 
     /// How operators reach the control plane.

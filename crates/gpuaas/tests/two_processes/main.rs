@@ -14,6 +14,7 @@ mod rig;
 mod secrets;
 mod systemd;
 mod tls;
+mod traces;
 
 use serde_json::Value;
 

@@ -123,11 +123,20 @@ impl Rig {
 
     /// The same, with more to say to the region.
     pub(crate) fn with(region: &[&str]) -> Self {
+        Self::both(region, &[])
+    }
+
+    /// The same, with more to say to the control plane.
+    pub(crate) fn serving(options: &[&str]) -> Self {
+        Self::both(&[], options)
+    }
+
+    fn both(region: &[&str], options: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let zero = ["maas-sim", "--listen", "127.0.0.1:0", "--machines", "3", "--class", "zero"];
         let sim = Server::start(&[&zero[..], region].concat(), path("sim.log"), "api-key");
-        let control_plane = serve(dir.path(), ANY, &agent(), "serve.log");
+        let control_plane = serve(dir.path(), ANY, &agent(), "serve.log", options);
         std::fs::write(path("maas.key"), sim.value("api-key")).unwrap();
         std::fs::write(path("bad.key"), "a:b:c").unwrap();
         std::fs::write(path("bmc.pass"), "secret\n").unwrap();
@@ -139,7 +148,7 @@ impl Rig {
         let addresses = self.addresses();
         assert!(self.control_plane.stop().success(), "{}", self.control_plane.log());
         let addresses = [addresses[0].as_str(), addresses[1].as_str()];
-        self.control_plane = serve(self.dir.path(), addresses, agent, "again.log");
+        self.control_plane = serve(self.dir.path(), addresses, agent, "again.log", &[]);
     }
 
     /// Kills the control plane, and starts another one at its addresses, with the data folder in the
@@ -150,7 +159,7 @@ impl Rig {
         self.control_plane.wait();
         let addresses = [addresses[0].as_str(), addresses[1].as_str()];
         let dir = self.dir.path().join(other);
-        self.control_plane = serve(&dir, addresses, &agent(), "serve.log");
+        self.control_plane = serve(&dir, addresses, &agent(), "serve.log", &[]);
     }
 
     /// Where operators and nodes reach the control plane.
@@ -200,6 +209,16 @@ impl Rig {
         stderr
     }
 
+    /// What Prometheus would read.
+    pub(crate) fn metrics(&self) -> String {
+        let token = std::fs::read_to_string(self.path("data/admin-token")).unwrap();
+        let (url, header) = (self.control_plane.value("listening"), token.trim());
+        let header = format!("Authorization: Bearer {header}");
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--max-time", "20", "-H", &header, &format!("{url}/metrics")]);
+        String::from_utf8(curl.output().unwrap().stdout).unwrap()
+    }
+
     pub(crate) fn add_site(&self) {
         let (url, key) = (self.sim.value("listening"), self.path("maas.key"));
         self.good(&format!("site add lab --url {url} --api-key-file {key}"));
@@ -217,9 +236,15 @@ impl Rig {
 /// Any free ports.
 const ANY: [&str; 2] = ["127.0.0.1:0"; 2];
 
-fn serve(dir: &Path, [listen, nodes]: [&str; 2], agent: &Path, log: &str) -> Server {
+fn serve(
+    dir: &Path,
+    [listen, nodes]: [&str; 2],
+    agent: &Path,
+    log: &str,
+    options: &[&str],
+) -> Server {
     let (data, agent) = (dir.join("data"), agent.to_str().unwrap());
     let line = ["serve", "--listen", listen, "--node-listen", nodes, "--agent-binary", agent];
-    let line = [&line[..], &["--data", data.to_str().unwrap()]].concat();
+    let line = [&line[..], &["--data", data.to_str().unwrap()], options].concat();
     Server::start(&line, dir.join(log), "nodes")
 }
