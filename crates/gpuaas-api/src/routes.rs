@@ -120,13 +120,11 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/runs/{run}/cancel", post(runs::cancel))
         .route("/api/v1/runs/{run}/skip-check", post(runs::skip_check))
         .route("/api/v1/runs/{run}/take-over", post(onboard_plan::take_over))
-        .route("/api/v1/task-keys", post(task_keys::stage_key).get(task_keys::list))
-        .route("/api/v1/task-keys/activate", post(task_keys::activate))
-        .route("/api/v1/task-keys/retire", post(task_keys::retire))
         .route("/api/v1/batches", post(batches::create).get(batches::list))
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
+        .merge(task_key_routes())
         .merge(approval_routes())
         .merge(audit_and_event_routes())
         .merge(slice_routes())
@@ -136,6 +134,14 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(ADMIN_LIMIT, guard::guard))
         .layer(middleware::map_response_with_state(ctx.clone(), say_time))
+}
+
+/// Keys that sign the tasks of agents.
+fn task_key_routes() -> Router<Ctx> {
+    Router::new()
+        .route("/api/v1/task-keys", post(task_keys::stage_key).get(task_keys::list))
+        .route("/api/v1/task-keys/activate", post(task_keys::activate))
+        .route("/api/v1/task-keys/retire", post(task_keys::retire))
 }
 
 /// Who did what, what happens to nodes, and where that is told.
