@@ -1,7 +1,8 @@
 //! `/api/v1/approvals`: requests that wait for another person, and what that person says.
 //!
-//! An approval is carried out as its requester, with the rights that the requester has now, through the
-//! handler that the request was sent to. The decision is written down before that, by a statement that
+//! An approval is carried out as its requester, through the handler that the request was sent to: with
+//! the rights that its token has now, or those that an identity provider gave when it was asked, since
+//! nobody can be asked for another token then. The decision is written down before that, by a statement that
 //! one of several deciders wins: nothing is carried out twice, and what a control plane that dies leaves
 //! undone stays `approved` without an answer.
 
@@ -124,14 +125,8 @@ pub(crate) async fn deny(
 /// # Errors
 /// `approval_not_found`, `id_ambiguous`; the database's.
 pub(crate) async fn find_approval(ctx: &Ctx, text: &str) -> ApiResult<ApprovalId> {
-    if let Ok(id) = text.parse() {
-        return Ok(id);
-    }
-    let found = id_prefix::find(ctx, IdKind::Approval, text).await?;
-    Ok(found.map(ApprovalId).ok_or_else(|| {
-        problem(ProblemCode::ApprovalNotFound)
-            .with_detail(format!("{text:?} is no identifier of an approval, and begins none"))
-    })?)
+    let missing = (ProblemCode::ApprovalNotFound, "an approval");
+    id_prefix::resolve(ctx, text, (IdKind::Approval, ApprovalId), missing).await
 }
 
 /// The request, if the caller's word on it counts.
@@ -164,7 +159,8 @@ async fn decidable(
     Err(problem(code).with_detail(detail).into())
 }
 
-/// Who asked, with the rights of now: a token that was taken back since asks for nothing any more.
+/// Who asked, with the rights that its token has now: one that was taken back since asks for nothing any
+/// more. Whoever signed in at an identity provider keeps the rights of then.
 async fn present_requester(ctx: &Ctx, stored: &StoredApproval) -> ApiResult<ApprovalRequester> {
     let mut requester = stored.requester.clone();
     let Some(id) = requester.token else { return Ok(requester) };

@@ -1,5 +1,7 @@
 //! Identifiers of which somebody typed the begin.
 
+use std::str::FromStr;
+
 use gpuaas_store::IdKind;
 use gpuaas_types::codes::ProblemCode;
 use uuid::Uuid;
@@ -32,6 +34,26 @@ pub(crate) async fn find(ctx: &Ctx, kind: IdKind, text: &str) -> ApiResult<Optio
             Err(problem(ProblemCode::IdAmbiguous).with_detail(detail).into())
         }
     }
+}
+
+/// The identifier that `text` is, or that begins with it and no other does. `missing` is the code where
+/// there is none, and `noun` what it would be of, such as `a task`.
+///
+/// # Errors
+/// `missing`, `id_ambiguous`; the database's.
+pub(crate) async fn resolve<T: FromStr>(
+    ctx: &Ctx,
+    text: &str,
+    (kind, wrap): (IdKind, fn(Uuid) -> T),
+    (missing, noun): (ProblemCode, &str),
+) -> ApiResult<T> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    find(ctx, kind, text).await?.map(wrap).ok_or_else(|| {
+        let detail = format!("{text:?} is no identifier of {noun}, and begins none");
+        problem(missing).with_detail(detail).into()
+    })
 }
 
 /// The first and the last identifier that begin so.

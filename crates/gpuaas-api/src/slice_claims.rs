@@ -153,14 +153,8 @@ pub(crate) async fn release(
 /// # Errors
 /// `claim_not_found`, `id_ambiguous`; the database's.
 pub(crate) async fn find_claim(ctx: &Ctx, text: &str) -> ApiResult<ClaimId> {
-    if let Ok(id) = text.parse() {
-        return Ok(id);
-    }
-    let found = id_prefix::find(ctx, IdKind::Claim, text).await?;
-    Ok(found.map(ClaimId).ok_or_else(|| {
-        problem(ProblemCode::ClaimNotFound)
-            .with_detail(format!("{text:?} is no identifier of a claim, and begins none"))
-    })?)
+    let missing = (ProblemCode::ClaimNotFound, "a claim");
+    id_prefix::resolve(ctx, text, (IdKind::Claim, ClaimId), missing).await
 }
 
 /// The claim with its launch or release.

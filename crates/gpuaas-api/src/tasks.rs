@@ -228,15 +228,8 @@ pub(crate) async fn list(
 
 /// `GET /api/v1/tasks/ID`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<TaskView>> {
-    let id = match text.parse() {
-        Ok(id) => id,
-        Err(_) => {
-            id_prefix::find(&ctx, IdKind::Task, &text).await?.map(TaskId).ok_or_else(|| {
-                problem(ProblemCode::TaskNotFound)
-                    .with_detail(format!("{text:?} is no identifier of a task, and begins none"))
-            })?
-        }
-    };
+    let missing = (ProblemCode::TaskNotFound, "a task");
+    let id = id_prefix::resolve(&ctx, &text, (IdKind::Task, TaskId), missing).await?;
     Ok(Json(view(&ctx, ctx.store.operator_task(id).await?)))
 }
 

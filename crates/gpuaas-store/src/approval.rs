@@ -20,6 +20,7 @@ use serde_json::Value;
 use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
 use crate::page::Page;
+use crate::seal::MasterKey;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::timeline;
@@ -187,20 +188,49 @@ async fn lock_site(conn: &mut Conn, id: SiteId) -> Result<(), StoreError> {
     conn.first("SELECT id FROM site WHERE id = $1 {LOCK}", args![id.0]).await.map(drop)
 }
 
+/// The same request of the same person that waits already. Requests are compared opened: the digest of
+/// one that holds a secret is like no other.
+async fn find_same(
+    conn: &mut Conn,
+    now: Timestamp,
+    new: &NewApproval,
+    key: &MasterKey,
+) -> Result<Option<ApprovalId>, StoreError> {
+    let waiting = "SELECT id, sealed FROM approval WHERE state = 'pending' AND site_id = $1 \
+                   AND person = $2 AND kind = $3 AND target_digest = $4 AND expires_at > $5";
+    let (person, kind) = (&new.requester.person, new.kind.as_str());
+    let values = args![new.site_id.0, person, kind, &new.target_digest, now];
+    for row in conn.all(waiting, values).await? {
+        let mut cols = row.cols();
+        let (id, sealed) = (cols.id(ApprovalId)?, cols.next::<Vec<u8>>()?);
+        if open_request(key, id, &sealed)? == new.request {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
+fn open_request(
+    key: &MasterKey,
+    id: ApprovalId,
+    sealed: &[u8],
+) -> Result<ApprovalRequest, StoreError> {
+    let text = key.open(&format!("{id}/{REQUEST}"), sealed)?;
+    serde_json::from_str(text.expose_secret())
+        .map_err(|error| StoreError::corrupt("kept request", error))
+}
+
 async fn insert(
     conn: &mut Conn,
     now: Timestamp,
     new: &NewApproval,
-    sealed: Vec<u8>,
+    (sealed, key): (Vec<u8>, MasterKey),
 ) -> Result<ApprovalId, StoreError> {
     lock_site(conn, new.site_id).await?;
-    let same = "SELECT id FROM approval WHERE state = 'pending' AND site_id = $1 AND person = $2 \
-                AND digest = $3 AND target_digest = $4 AND expires_at > $5";
-    let person = &new.requester.person;
-    let values = args![new.site_id.0, person, &new.digest, &new.target_digest, now];
-    if let Some(row) = conn.first(same, values).await? {
-        return row.cols().id(ApprovalId);
+    if let Some(id) = find_same(conn, now, new, &key).await? {
+        return Ok(id);
     }
+    let person = &new.requester.person;
     conn.execute(
         "INSERT INTO approval (id, kind, state, site_id, node_id, summary, requested_by, \
          requester, person, reason, digest, target_digest, sealed, requested_at, expires_at) \
@@ -271,7 +301,8 @@ impl Store {
         let text = serde_json::to_string(&new.request)
             .map_err(|error| StoreError::corrupt("request to keep", error))?;
         let sealed = self.seal(new.id.0, REQUEST, &SecretString::from(text))?;
-        self.write(move |conn| Box::pin(async move { insert(conn, now, &new, sealed).await })).await
+        let kept = (sealed, self.key().clone());
+        self.write(move |conn| Box::pin(async move { insert(conn, now, &new, kept).await })).await
     }
 
     /// A request.
@@ -291,9 +322,7 @@ impl Store {
         let row = self.reader().await?.first(sql, args![id.0]).await?;
         let sealed: Vec<u8> =
             row.ok_or_else(|| StoreError::not_found("approval", id))?.cols().next()?;
-        let text = self.open_sealed(id.0, REQUEST, &sealed)?;
-        serde_json::from_str(text.expose_secret())
-            .map_err(|error| StoreError::corrupt("kept request", error))
+        open_request(self.key(), id, &sealed)
     }
 
     /// A page of the requests that a filter lets pass, newest first.

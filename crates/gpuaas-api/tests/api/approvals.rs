@@ -245,10 +245,18 @@ async fn a_batch_waits_whole_and_its_passwords_are_shown_to_nobody() {
         "name": "rack", "site": "lab", "profile": "h200",
         "machines": [machine("m1", "10.0.0.1"), machine("m2", "10.0.0.2")],
     }});
-    let held = desk.post(&desk.ann, "/api/v1/batches", batch).await;
+    let held = desk.post(&desk.ann, "/api/v1/batches", batch.clone()).await;
     assert_eq!(held.code(), "second_person_needed");
     assert_eq!(desk.rig.get("/api/v1/batches").await.ok()["items"], json!([]));
     let id = desk.waiting().await;
+    // A request that holds a secret is known again as well, and another secret is another request.
+    let again = desk.post(&desk.ann, "/api/v1/batches", batch.clone()).await;
+    assert!(again.json()["detail"].as_str().unwrap().contains(&id), "{:?}", again.json());
+    assert_eq!(desk.waiting().await, id);
+    let mut other = batch;
+    other["spec"]["machines"][0]["bmc_password"] = json!("other");
+    let other = desk.post(&desk.ann, "/api/v1/batches", other).await;
+    assert!(!other.json()["detail"].as_str().unwrap().contains(&id), "{:?}", other.json());
     let shown = desk.show(&id).await;
     assert!(!shown.to_string().contains("hush-hush"), "{shown}");
     assert_eq!(shown["request"]["body"]["spec"]["machines"][0]["bmc_password"], "hidden");

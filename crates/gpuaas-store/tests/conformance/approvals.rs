@@ -33,7 +33,8 @@ fn line(code: &str) -> TimelineEvent {
     }
 }
 
-fn new(fixture: &Fixture, node_id: Option<NodeId>, digest: &str) -> NewApproval {
+fn new(fixture: &Fixture, node_id: Option<NodeId>, name: &str) -> NewApproval {
+    let body = format!(r#"{{"name":"{name}","bmc_password":"hush"}}"#);
     NewApproval {
         id: ApprovalId(id()),
         kind: ApprovalKind::Run,
@@ -48,9 +49,9 @@ fn new(fixture: &Fixture, node_id: Option<NodeId>, digest: &str) -> NewApproval 
             token: None,
         },
         reason: "new image".to_owned(),
-        digest: digest.to_owned(),
+        digest: name.to_owned(),
         target_digest: "t".to_owned(),
-        request: ApprovalRequest::post("/api/v1/batches", "", br#"{"bmc_password":"hush"}"#),
+        request: ApprovalRequest::post("/api/v1/batches", "", body.as_bytes()),
         expires_at: at(100.0),
         history: vec![line("approval_asked")],
         audit: audit("approval.ask"),
@@ -77,7 +78,10 @@ fn a_request_is_kept_once_and_decided_once() {
         let asked = new(&fixture, Some(node_id), "one");
         let first = store.hold_request(NOON, asked.clone()).await.unwrap();
         assert_eq!(first, asked.id);
-        let again = store.hold_request(at(1.0), new(&fixture, Some(node_id), "one")).await;
+        // The digest of what holds a password is another one each time.
+        let same = new(&fixture, Some(node_id), "one");
+        let again = NewApproval { digest: "salted anew".to_owned(), ..same };
+        let again = store.hold_request(at(1.0), again).await;
         assert_eq!(again.unwrap(), first, "the same request waits already");
         let other = store.hold_request(at(2.0), new(&fixture, None, "two")).await.unwrap();
         assert_ne!(other, first);

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test fail it by panicking")]
 
+mod approvals;
 mod attack;
 mod backup;
 mod events;
