@@ -31,7 +31,7 @@ const fn plain(name: &'static str, package: &'static str, present: fn() -> bool)
     Tool { name, package, present, services: &[], guards: &[] }
 }
 
-const TOOLS: [Tool; 20] = [
+const TOOLS: [Tool; 21] = [
     Tool {
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
@@ -71,6 +71,10 @@ const TOOLS: [Tool; 20] = [
     Tool {
         services: &["nats-server.service"],
         ..plain("nats-server", "nats-server", || proc::find("nats-server").is_some())
+    },
+    Tool {
+        services: &["prometheus.service"],
+        ..plain("prometheus", "prometheus", || proc::find("prometheus").is_some())
     },
     Tool {
         services: &["docker-registry.service"],

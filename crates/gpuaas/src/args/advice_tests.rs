@@ -159,3 +159,15 @@ fn a_command_that_lacks_something_is_seen() {
         assert_eq!(faults(good), Vec::<String>::new(), "{good}");
     }
 }
+
+#[cfg(feature = "bench")]
+#[test]
+fn every_command_of_an_alert_is_complete() {
+    let rules = include_str!("../../../../ops/prometheus/gpuaas.rules.yaml");
+    let next = rules.lines().filter_map(|line| line.trim().strip_prefix("next: "));
+    let parts = next.flat_map(|text| text.trim_matches('"').split("; ").map(str::trim));
+    let commands: Vec<&str> = parts.filter(|part| part.starts_with("gpuaas ")).collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    let wrong: Vec<String> = commands.into_iter().filter_map(|c| is_complete(c).err()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -3,24 +3,9 @@
 use std::fs::File;
 use std::process::Stdio;
 
-use gpuaas_engine::{Clock as _, RealClock};
 use serde_json::Value;
 
-use crate::rig::{Rig, agent, gpuaas};
-
-/// How long something is waited for, and the pause between two looks, in seconds.
-const PATIENCE_SECONDS: f64 = 60.0;
-const LOOK_SECONDS: f64 = 0.05;
-
-/// Waits until `reached`.
-fn until(what: &str, reached: impl Fn() -> bool) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let begin = RealClock.now();
-    while !reached() {
-        assert!(RealClock.now().seconds_since(begin) < PATIENCE_SECONDS, "{what}");
-        runtime.block_on(RealClock.sleep_until(RealClock.now().plus_seconds(LOOK_SECONDS)));
-    }
-}
+use crate::rig::{Rig, agent, gpuaas, until};
 
 fn onboard(rig: &Rig, name: &str) {
     let (mac, bmc) = rig.machine(name);

@@ -9,6 +9,7 @@ mod backup;
 mod events;
 mod loops;
 mod oidc;
+mod prometheus;
 mod real_host;
 mod replicas;
 mod rig;

@@ -34,6 +34,11 @@ pub(crate) fn gpuaas() -> Command {
     command
 }
 
+/// Waits until `reached`.
+pub(crate) fn until(what: &str, reached: impl FnMut() -> bool) {
+    crate::replicas::wait_at_most(PATIENCE.as_secs_f64(), what, reached);
+}
+
 /// A process that serves until it is dropped.
 pub(crate) struct Server {
     child: Child,
