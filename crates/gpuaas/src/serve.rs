@@ -42,6 +42,7 @@ mod planted_panic;
 mod preflight;
 mod retention;
 mod server_certificate;
+mod socket_activation;
 
 use self::data_folder::unwritable;
 pub(crate) use self::data_folder::{database_url, embedded_path, make_private_dir};
@@ -54,6 +55,7 @@ pub use operators::{OperatorListenerOptions, OperatorSecurity};
 pub use planted_panic::PlantedPanic;
 pub use retention::Retention;
 pub use server_certificate::ServerFiles;
+pub use socket_activation::ActivatedSockets;
 
 /// How long open requests (agents' long polls, mostly) may go on after a stop.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -66,6 +68,8 @@ const BACKLOG: u32 = 4_096;
 pub struct ServeOptions {
     /// Address to listen on for operators; port 0 for any.
     pub listen: SocketAddr,
+    /// Sockets that are open already, in the place of those addresses.
+    pub activated: ActivatedSockets,
     /// How operators reach it.
     pub operators: OperatorListenerOptions,
     /// How nodes reach it.
@@ -107,6 +111,7 @@ impl ServeOptions {
     pub fn new(listen: SocketAddr, data: PathBuf) -> Self {
         Self {
             listen,
+            activated: ActivatedSockets::default(),
             operators: OperatorListenerOptions::default(),
             nodes: NodeListenerOptions::tls(([127, 0, 0, 1], 0).into()),
             data,
@@ -311,10 +316,12 @@ async fn open(options: &ServeOptions) -> Result<Opened<'_>, Failure> {
     let lock = embedded.as_deref().map(lock).transpose()?;
     let key_file = options.data.join("master.key");
     let store = preflight::open_store(&database, embedded.as_deref(), &key_file).await?;
-    let socket = bind(options.listen)?;
+    let socket = bind(options.listen, options.activated.operators.as_ref())?;
     let addr = socket.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
     let node_socket = match &options.nodes {
-        NodeListenerOptions::Tls(tls) => Some((tls.as_ref(), bind(tls.listen)?)),
+        NodeListenerOptions::Tls(tls) => {
+            Some((tls.as_ref(), bind(tls.listen, options.activated.nodes.as_ref())?))
+        }
         NodeListenerOptions::StandIns => None,
     };
     let artifacts = ArtifactStore::open(&options.data.join("artifacts"))
@@ -365,8 +372,16 @@ async fn seed_first_start(
     Ok(FirstStart { bundles, bundle_key, admin_token, token_is_new, nodes })
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+/// Listens at the address, on the socket that is open there already if there is one.
+fn bind(
+    address: SocketAddr,
+    activated: Option<&std::net::TcpListener>,
+) -> Result<TcpListener, Failure> {
     let listen = || -> io::Result<TcpListener> {
+        if let Some(socket) = activated {
+            socket.set_nonblocking(true)?;
+            return TcpListener::from_std(socket.try_clone()?);
+        }
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;

@@ -11,7 +11,7 @@ use gpuaas_engine::{ClockChoice, Failpoints};
 use gpuaas_types::codes::CommandCode;
 
 use crate::args::ServeArgs;
-use crate::serve::{ServeOptions, admin_token, start};
+use crate::serve::{ActivatedSockets, ServeOptions, admin_token, start};
 use crate::service_manager::{ServiceManager, watchdog_period};
 use crate::traces::TraceExporter;
 
@@ -39,7 +39,7 @@ pub(crate) async fn run(
 }
 
 async fn serve(
-    args: ServeArgs,
+    mut args: ServeArgs,
     traces: Option<Arc<TraceCounters>>,
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
@@ -50,6 +50,9 @@ async fn serve(
             .hint("leave NOTIFY_SOCKET to the service manager")
     })?;
     let watchdog_period = watchdog_period(args.watchdog_usec, args.watchdog_pid);
+    let activated = ActivatedSockets::from_environment(args.listen_fdnames.as_deref())?;
+    args.listen = activated.operators_address()?.unwrap_or(args.listen);
+    args.node_listen = activated.nodes_address()?.unwrap_or(args.node_listen);
     let data = args.data.clone();
     let (operators, nodes) = (args.operator_listener(), args.node_listener());
     let (retention, nats) = (args.retention(), args.nats()?);
@@ -61,6 +64,7 @@ async fn serve(
     #[cfg(not(feature = "lab"))]
     let failpoints: Option<Arc<dyn Failpoints>> = None;
     let handle = start(ServeOptions {
+        activated,
         operators,
         nodes,
         database: args.database,

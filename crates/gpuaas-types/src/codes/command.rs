@@ -420,6 +420,9 @@ SimulatorNotStarted "simulator_not_started" "The simulated region could not be s
 SimulatorSilent "simulator_silent" "The simulated region gave no answer" {
     doc: "The simulated region's own interface did not answer",
 }
+SocketActivationInvalid "socket_activation_invalid" "The sockets that systemd passes on cannot be used" {
+    doc: "Each is a listening TCP socket, called `operators` or `nodes` (systemd.socket(5), `FileDescriptorName=`)",
+}
 SshMissing "ssh_missing" "ssh cannot be run" {
     doc: "There is no program ssh, or it cannot be started",
 }

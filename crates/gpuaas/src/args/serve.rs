@@ -122,6 +122,9 @@ pub struct ServeArgs {
     /// Process that these are meant for.
     #[arg(long, hide = true, env = "WATCHDOG_PID", hide_env_values = true)]
     pub watchdog_pid: Option<u32>,
+    /// Names of the listening sockets that the service manager passes on (sd_listen_fds(3)).
+    #[arg(long, hide = true, env = "LISTEN_FDNAMES", hide_env_values = true)]
+    pub listen_fdnames: Option<String>,
     /// Let a loop panic once a file is there, to see how the process ends.
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "LOOP=FILE", hide = true)]

@@ -50,12 +50,14 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it and waits until its stdout has a line `last: VALUE`.
     pub(crate) fn start(arguments: &[&str], stderr: PathBuf, last: &str) -> Self {
-        let mut child = gpuaas()
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(&stderr).unwrap())
-            .spawn()
-            .unwrap();
+        let mut command = gpuaas();
+        command.args(arguments).stderr(std::fs::File::create(&stderr).unwrap());
+        Self::spawn(command, stderr, last)
+    }
+
+    /// The same with a command whose stderr goes to that file already.
+    pub(crate) fn spawn(mut command: Command, stderr: PathBuf, last: &str) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         let out = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
@@ -64,7 +66,7 @@ impl Server {
         let mut server = Self { child, said: Vec::new(), stderr };
         while server.said.last().is_none_or(|(name, _)| name != last) {
             let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-                panic!("{arguments:?} said too little: {}", server.log());
+                panic!("{command:?} said too little: {}", server.log());
             });
             let (name, value) = line.split_once(": ").unwrap();
             server.said.push((name.to_owned(), value.to_owned()));

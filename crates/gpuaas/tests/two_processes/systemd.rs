@@ -1,8 +1,11 @@
 //! `gpuaas serve` under a service manager, and the units that are shipped for systemd.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::rig::{Server, agent};
@@ -42,6 +45,75 @@ fn a_service_manager_hears_that_it_serves_lives_and_stops() {
     assert!(server.wait().success(), "{}", server.log());
 }
 
+/// A service manager passes sockets on from descriptor 3, to a process of this identifier.
+const ACTIVATE: &str = r#"exec 3<&0 4<&2 </dev/null 2>>"$1"
+shift
+LISTEN_FDS=2 LISTEN_PID=$$ exec "$@""#;
+
+/// Starts a control plane on sockets that this process holds, under these names.
+fn activated(listeners: [&TcpListener; 2], names: &str, dir: &Path) -> Command {
+    let [stdin, stderr] = listeners.map(|one| Stdio::from(OwnedFd::from(one.try_clone().unwrap())));
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", ACTIVATE, "sh", &path("serve.log"), env!("CARGO_BIN_EXE_gpuaas"), "serve"])
+        .args(["--agent-binary", agent().to_str().unwrap(), "--data", &path("data")])
+        .env("LISTEN_FDNAMES", names)
+        .env_remove("GPUAAS_DATABASE")
+        .stdin(stdin)
+        .stderr(stderr);
+    command
+}
+
+#[test]
+fn nobody_is_refused_while_systemd_holds_the_ports_over_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let listeners = ["operators", "nodes"].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let addresses = [0, 1].map(|index: usize| listeners[index].local_addr().unwrap());
+    let start = || {
+        let command = activated([&listeners[0], &listeners[1]], "operators:nodes", dir.path());
+        Server::spawn(command, dir.path().join("serve.log"), "nodes")
+    };
+    let mut server = start();
+    assert_eq!(server.value("listening"), format!("http://{}", addresses[0]));
+    assert_eq!(server.value("nodes"), format!("https://{}", addresses[1]));
+    assert!(server.stop().success(), "{}", server.log());
+
+    let mut waiting =
+        TcpStream::connect(addresses[0]).expect("nobody serves, and nobody is refused");
+    waiting.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    waiting.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut server = start();
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(server.stop().success(), "{}", server.log());
+}
+
+#[test]
+fn sockets_that_nobody_knows_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    for names in ["operators:console", "nodes:nodes", "operators"] {
+        let log = dir.path().join("serve.log");
+        std::fs::write(&log, "").unwrap();
+        let mut command = activated([&listener, &listener], names, dir.path());
+        assert_eq!(command.status().unwrap().code(), Some(2), "{names}");
+        let said = std::fs::read_to_string(log).unwrap();
+        assert!(said.contains("error socket_activation_invalid: "), "{names}: {said}");
+    }
+    assert!(!dir.path().join("data").exists(), "nothing was made");
+}
+
+/// The names of the shipped units are those that the control plane takes.
+#[test]
+fn the_socket_units_have_the_names_that_are_taken() {
+    for name in ["operators", "nodes"] {
+        let text = std::fs::read_to_string(units().join(format!("gpuaas-{name}.socket"))).unwrap();
+        assert!(text.contains(&format!("\nFileDescriptorName={name}\nService=gpuaas.service\n")));
+    }
+}
+
 /// The units with the executables of this build in the place of the installed ones.
 fn built_units(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -55,7 +127,7 @@ fn built_units(dir: &Path) -> Vec<PathBuf> {
             files.push(dir.join(name));
         }
     }
-    assert_eq!(files.len(), 3, "{files:?}");
+    assert_eq!(files.len(), 5, "{files:?}");
     files
 }
 
