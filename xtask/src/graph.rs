@@ -66,6 +66,20 @@ const RULES: &[Rule] = &[
         because: "the executable wires everything",
     },
     Rule {
+        name: "fuzz-targets",
+        may_use: &[
+            "gpuaas-artifact",
+            "gpuaas-bundle",
+            "gpuaas-client",
+            "gpuaas-identity",
+            "gpuaas-image",
+            "gpuaas-types",
+            "maas-client",
+        ],
+        outside: Outside::Without(&["sqlx"]),
+        because: "parsers of foreign bytes are judged without a database and without a server",
+    },
+    Rule {
         name: "gpuaas-simulation",
         may_use: &[
             "gpuaas-artifact",

@@ -152,14 +152,7 @@ pub(crate) fn other_run(run: impl std::fmt::Display) -> Problem {
 pub(crate) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let missing = || problem(ProblemCode::TokenMissing);
     let value = headers.get(AUTHORIZATION).ok_or_else(missing)?;
-    let (scheme, token) =
-        value.to_str().ok().and_then(|v| v.split_once(' ')).ok_or_else(missing)?;
-    let token = token.trim();
-    if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() {
-        Ok(token)
-    } else {
-        Err(missing())
-    }
+    value.to_str().ok().and_then(gpuaas_identity::bearer_token).ok_or_else(missing)
 }
 
 /// What the credential of a request stands for, if it is good for `purpose`.

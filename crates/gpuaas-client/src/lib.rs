@@ -15,7 +15,7 @@ mod names;
 pub mod output;
 pub mod provider;
 mod rendered;
-mod server_sent;
+pub mod server_sent;
 mod server_time;
 pub mod sign_in;
 pub mod signals;

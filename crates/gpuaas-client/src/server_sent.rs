@@ -5,16 +5,16 @@ const LONGEST: usize = 1 << 20;
 
 /// A message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Message {
+pub struct Message {
     /// Its `event`; empty: an ordinary one.
-    pub(crate) name: String,
+    pub name: String,
     /// Its `data`, lines joined by line ends.
-    pub(crate) data: String,
+    pub data: String,
 }
 
 /// What was read of a stream, and is no whole message yet.
 #[derive(Debug, Default)]
-pub(crate) struct ServerSent {
+pub struct ServerSent {
     line: Vec<u8>,
     /// The line before ended with a carriage return: a line feed belongs to it.
     after_return: bool,
@@ -23,11 +23,11 @@ pub(crate) struct ServerSent {
 }
 
 impl ServerSent {
-    /// Reads on; answers the messages that are whole by now.
+    /// Reads on; answers the messages that are whole by now, however the stream was cut.
     ///
     /// # Errors
     /// What is wrong with the stream.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Message>, String> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Message>, String> {
         let mut messages = Vec::new();
         for byte in bytes {
             let after_return = std::mem::replace(&mut self.after_return, *byte == b'\r');

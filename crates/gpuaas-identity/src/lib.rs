@@ -13,6 +13,7 @@
 //! next call, on a connection that has been open for days.
 
 mod authority;
+mod bearer;
 mod built_in;
 mod command;
 mod der;
@@ -25,6 +26,7 @@ mod pem;
 pub mod server;
 
 pub use authority::{Authority, AuthorityError, CertificateRequest, Subject};
+pub use bearer::bearer_token;
 pub use built_in::BuiltIn;
 pub use command::CommandAuthority;
 pub use issue::{IssuedCertificate, Issuer, Lifetimes, key_digest};

@@ -10,6 +10,9 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
+/// Microseconds of the years 0 to 9999 in UTC.
+const WRITABLE_MICROS: std::ops::Range<i64> = -62_167_219_200_000_000..253_402_300_800_000_000;
+
 impl Timestamp {
     /// The Unix epoch; also "long ago" for due times and leases.
     pub const EPOCH: Self = Self(0);
@@ -50,17 +53,20 @@ impl Timestamp {
         micros / 1e6
     }
 
-    /// Reads RFC 3339 text; none where it is not.
+    /// Reads RFC 3339 text; none where it is not, or where its year in UTC is none of 0 to 9999, which
+    /// RFC 3339 could not write (`9999-12-31T23:00:00-02:00`).
     #[must_use]
     pub fn from_rfc3339(text: &str) -> Option<Self> {
-        DateTime::parse_from_rfc3339(text).ok().map(|at| Self(at.timestamp_micros()))
+        let micros = DateTime::parse_from_rfc3339(text).ok()?.timestamp_micros();
+        WRITABLE_MICROS.contains(&micros).then_some(Self(micros))
     }
 
     /// Reads a date of HTTP, such as `Mon, 23 Nov 2026 14:05:00 GMT` (RFC 9110, section 5.6.7); none
     /// where it is not.
     #[must_use]
     pub fn from_http_date(text: &str) -> Option<Self> {
-        DateTime::parse_from_rfc2822(text).ok().map(|at| Self(at.timestamp_micros()))
+        let micros = DateTime::parse_from_rfc2822(text).ok()?.timestamp_micros();
+        WRITABLE_MICROS.contains(&micros).then_some(Self(micros))
     }
 
     /// As a chrono date; out-of-range values clamp to the epoch.
@@ -105,15 +111,29 @@ impl JsonSchema for Timestamp {
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <Cow<'de, str>>::deserialize(deserializer)?;
-        DateTime::parse_from_rfc3339(&text)
-            .map(|at| Self(at.timestamp_micros()))
-            .map_err(de::Error::custom)
+        DateTime::parse_from_rfc3339(&text).map_err(de::Error::custom)?;
+        Self::from_rfc3339(&text)
+            .ok_or_else(|| de::Error::custom("its year in UTC is none of 0 to 9999"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_can_be_written() {
+        for text in ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "2026-12-31T23:59:60Z"]
+        {
+            let at = Timestamp::from_rfc3339(text).unwrap();
+            assert_eq!(Timestamp::from_rfc3339(&at.to_string()), Some(at), "{text}");
+        }
+        for text in ["9999-12-31T23:59:59-00:01", "0000-01-01T00:00:00+00:01"] {
+            assert_eq!(Timestamp::from_rfc3339(text), None, "{text}");
+            let error = serde_json::from_str::<Timestamp>(&format!("{text:?}")).unwrap_err();
+            assert!(error.to_string().contains("none of 0 to 9999"), "{error}");
+        }
+    }
 
     #[test]
     fn json_round_trip_keeps_microseconds() {

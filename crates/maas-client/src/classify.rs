@@ -96,9 +96,12 @@ fn bad_request(response: &Response, context: &RequestContext<'_>) -> Error {
     };
     let fields: BTreeMap<String, Vec<String>> = parsed
         .into_iter()
-        .map(|(field, value)| match value {
-            Value::Array(many) => (field, many.into_iter().map(clean).collect()),
-            one => (field, vec![clean(one)]),
+        .map(|(field, value)| {
+            let messages = match value {
+                Value::Array(many) => many.into_iter().map(clean).collect(),
+                one => vec![clean(one)],
+            };
+            (clean(Value::String(field)), messages)
         })
         .collect();
     let sentences: Vec<String> = fields

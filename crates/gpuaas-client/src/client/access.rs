@@ -22,8 +22,9 @@ pub struct SignInOffer {
 }
 
 impl SignInOffer {
-    /// Reads a challenge (RFC 9110 section 11.6.1).
-    fn read(challenge: &str) -> Option<Self> {
+    /// Reads a challenge (RFC 9110 section 11.6.1); none: it names no provider.
+    #[must_use]
+    pub fn read(challenge: &str) -> Option<Self> {
         let parameters = challenge.strip_prefix("Bearer ")?;
         let value = |name: &str| {
             let (_, rest) = parameters.split_once(&format!("{name}=\""))?;

@@ -128,6 +128,7 @@ fn no_secret_is_shown() {
     for (status, content_type, body) in [
         (400, PLAIN, "bad value hunter22"),
         (400, JSON, r#"{"power_pass": ["'hunter22' is not valid"]}"#),
+        (400, JSON, r#"{"hunter22": ["no such field"]}"#),
         (500, PLAIN, "ipmi -P hunter22 failed"),
         (503, PLAIN, "hunter22"),
         (418, PLAIN, "hunter22"),
