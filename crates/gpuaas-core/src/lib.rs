@@ -21,6 +21,7 @@ pub mod effect;
 pub mod elapsed;
 pub mod enrolled_host;
 pub mod event_delivery;
+pub mod experiment;
 pub mod failure;
 pub mod gates;
 pub mod image_approval;

@@ -86,6 +86,20 @@ pub struct BenchPeopleArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench verdict`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchVerdictArgs {
+    /// Experiments without a difference, and experiments of each size with one.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub trials: usize,
+    /// Seed of the samples.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `gpuaas bench placement`.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct BenchPlacementArgs {

@@ -40,6 +40,7 @@ mod tenants;
 pub mod tick;
 pub mod transport;
 pub mod upload_benchmark;
+pub mod verdict_benchmark;
 
 pub use control_plane_parts::ControlPlaneParts;
 pub use shared_state::{AgentCredentialRecord, HostFault};

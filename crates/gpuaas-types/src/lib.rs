@@ -15,6 +15,7 @@ pub mod claim;
 pub mod coded_error;
 pub mod codes;
 pub mod event;
+pub mod experiment;
 pub mod explain;
 pub mod filter;
 pub mod health;

@@ -13,7 +13,7 @@ use gpuaas_lab::bench::{
 };
 use gpuaas_simulation::{
     chaos, claims_benchmark, outage_benchmark, people, placement_benchmark, recovery,
-    region_benchmark, slices_benchmark, upload_benchmark,
+    region_benchmark, slices_benchmark, upload_benchmark, verdict_benchmark,
 };
 
 use self::command_line::ApiOperators;
@@ -47,6 +47,7 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Pack(args) => pack::run(args, terminal).await,
         BenchCommand::Lint(args) => lint::run(args, terminal),
         BenchCommand::Upload(args) => upload_benchmark::run(args, terminal).await,
+        BenchCommand::Verdict(args) => verdict_benchmark::run(&args, terminal),
         BenchCommand::AttackLoad => attack::run_attacker(terminal).await,
     }
 }

@@ -7,7 +7,7 @@ use gpuaas_lab::arguments::{
 };
 use gpuaas_simulation::arguments::{
     BenchChaosArgs, BenchClaimsArgs, BenchMendArgs, BenchOutageArgs, BenchPeopleArgs,
-    BenchPlacementArgs, BenchRegionArgs, BenchSlicesArgs, BenchUploadArgs,
+    BenchPlacementArgs, BenchRegionArgs, BenchSlicesArgs, BenchUploadArgs, BenchVerdictArgs,
 };
 
 use super::image::{BenchLintArgs, BenchPackArgs};
@@ -55,6 +55,9 @@ pub enum BenchCommand {
     Lint(BenchLintArgs),
     /// Upload an image over a link that breaks, and see what arrives, on a virtual clock.
     Upload(BenchUploadArgs),
+    /// Judge experiments between two images with and without a difference, and see how often the verdict is
+    /// wrong.
+    Verdict(BenchVerdictArgs),
     /// Attack a control plane from one address of loopback, and see whether others are answered.
     Attack(BenchAttackArgs),
     /// Kill control planes and take their database and NATS away while machines are onboarded, and see

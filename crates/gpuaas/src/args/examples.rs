@@ -207,6 +207,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("bench topology", "gpuaas bench topology --json"),
     ("bench claims", "gpuaas bench claims --nodes 1000 --clients 8 --seconds 60 --json"),
     ("bench slices", "gpuaas bench slices --json"),
+    ("bench verdict", "gpuaas bench verdict --trials 10000 --json"),
     ("bench placement", "gpuaas bench placement --nodes 50 --load 0.95 --json"),
     ("bench failover", "gpuaas bench failover --nodes 100 --replicas 3 --json"),
     ("bench attack", "gpuaas bench attack --json"),
