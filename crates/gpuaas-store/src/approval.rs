@@ -19,14 +19,12 @@ use serde_json::Value;
 
 use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
+use crate::key_ring::KeyRing;
 use crate::page::Page;
-use crate::seal::MasterKey;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
+use crate::tables::sealed::approval_owner;
 use crate::tables::timeline;
-
-/// What the request is sealed under.
-const REQUEST: &str = "approval_request";
 
 /// Who asked, as the credential said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,7 +192,7 @@ async fn find_same(
     conn: &mut Conn,
     now: Timestamp,
     new: &NewApproval,
-    key: &MasterKey,
+    key: &KeyRing,
 ) -> Result<Option<ApprovalId>, StoreError> {
     let waiting = "SELECT id, sealed FROM approval WHERE state = 'pending' AND site_id = $1 \
                    AND person = $2 AND kind = $3 AND target_digest = $4 AND expires_at > $5";
@@ -211,11 +209,11 @@ async fn find_same(
 }
 
 fn open_request(
-    key: &MasterKey,
+    key: &KeyRing,
     id: ApprovalId,
     sealed: &[u8],
 ) -> Result<ApprovalRequest, StoreError> {
-    let text = key.open(&format!("{id}/{REQUEST}"), sealed)?;
+    let text = key.open(&approval_owner(id), sealed)?;
     serde_json::from_str(text.expose_secret())
         .map_err(|error| StoreError::corrupt("kept request", error))
 }
@@ -224,7 +222,7 @@ async fn insert(
     conn: &mut Conn,
     now: Timestamp,
     new: &NewApproval,
-    (sealed, key): (Vec<u8>, MasterKey),
+    (sealed, key): (Vec<u8>, KeyRing),
 ) -> Result<ApprovalId, StoreError> {
     lock_site(conn, new.site_id).await?;
     if let Some(id) = find_same(conn, now, new, &key).await? {
@@ -300,7 +298,7 @@ impl Store {
     ) -> Result<ApprovalId, StoreError> {
         let text = serde_json::to_string(&new.request)
             .map_err(|error| StoreError::corrupt("request to keep", error))?;
-        let sealed = self.seal(new.id.0, REQUEST, &SecretString::from(text))?;
+        let sealed = self.key().seal(&approval_owner(new.id), &SecretString::from(text))?;
         let kept = (sealed, self.key().clone());
         self.write(move |conn| Box::pin(async move { insert(conn, now, &new, kept).await })).await
     }

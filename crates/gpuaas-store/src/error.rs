@@ -138,6 +138,13 @@ impl StoreError {
         }
     }
 
+    /// Whether a write was refused because its value was sealed with a former master key: what the
+    /// triggers of `0462_former_master_key` answer.
+    pub(crate) fn is_refused_for_its_key(&self) -> bool {
+        let answer = "sealed with a former master key";
+        matches!(self, Self::Unavailable { detail } if detail.contains(answer))
+    }
+
     pub(crate) fn conflict(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self::Conflict { code, detail: detail.into() }
     }

@@ -36,7 +36,8 @@
 //! them takes anything from another.
 //!
 //! # Secrets
-//! Sealed before they reach a statement (`seal`); tokens are kept as SHA-256 hashes only.
+//! Sealed before they reach a statement (`seal`), moved from one master key to the next
+//! (`key_rotation`), by one list of sealed columns (`tables/sealed.rs`); tokens are kept as SHA-256 hashes only.
 
 mod access_token;
 mod agent;
@@ -62,6 +63,8 @@ mod host_value;
 mod id_range;
 mod input_secret;
 mod inspection;
+mod key_ring;
+mod key_rotation;
 mod list_filter;
 mod migrations;
 mod node;
@@ -127,6 +130,8 @@ pub use host_value::HeldValue;
 pub use id_range::IdKind;
 pub use input_secret::SecretOwner;
 pub use inspection::{DatabaseInspection, SchemaVersion, copy_database_file, inspect_database};
+pub use key_ring::KeyRing;
+pub use key_rotation::{FormerMasterKey, MasterKeyState, SealedCount};
 pub use node::{AcceptedOnboarding, ListedNode, NewOnboarding, NewRunOfNode, NodeFilter, RunBrief};
 pub use node_change::HardwareChange;
 pub use operator_command::OperatorCommand;

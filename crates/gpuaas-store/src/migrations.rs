@@ -58,6 +58,7 @@ migrations! {
     "0360_event"
     "0440_approval"
     "0441_traceparent"
+    "0462_former_master_key"
 }
 
 /// Number of the newest migration of PostgreSQL.

@@ -17,9 +17,11 @@ use crate::database::{
     GroupWriter, Readers, SentCounters, SqliteLocation, Writer, note_panic_locations,
 };
 use crate::error::StoreError;
+use crate::key_ring::KeyRing;
+use crate::key_rotation::{MASTER_KEY_ID, read_state};
 use crate::migrations::SQLITE;
 use crate::postgres;
-use crate::seal::{MasterKey, random};
+use crate::seal::random;
 use crate::shared_reads::SharedReads;
 use crate::slice_placement::SlotPlacements;
 use crate::store::{Db, Inner, Store};
@@ -33,7 +35,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Open`] with code `database_url_invalid`, `database_unreachable`,
     /// `database_unwritable`, `database_corrupt`, `migration_failed` or `master_key_wrong`, each with a hint.
-    pub async fn open(url: &str, key: MasterKey) -> Result<Self, StoreError> {
+    pub async fn open(url: &str, keys: impl Into<KeyRing>) -> Result<Self, StoreError> {
+        let keys = keys.into();
         let counters = Arc::new(SentCounters::default());
         let mut place = None;
         let db = match DatabaseUrl::parse(url)? {
@@ -49,7 +52,7 @@ impl Store {
                 sqlite(SqliteLocation::File(path), Arc::clone(&counters))?
             }
         };
-        Self::opened(db, key, counters, place).await
+        Self::opened(db, keys, counters, place).await
     }
 
     /// An empty SQLite database in memory, gone with the last clone of the store. For simulations,
@@ -57,15 +60,16 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Open`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn in_memory(key: MasterKey) -> Result<Self, StoreError> {
+    pub async fn in_memory(keys: impl Into<KeyRing>) -> Result<Self, StoreError> {
+        let keys = keys.into();
         let counters = Arc::new(SentCounters::default());
         let db = sqlite(SqliteLocation::Memory, Arc::clone(&counters))?;
-        Self::opened(db, key, counters, None).await
+        Self::opened(db, keys, counters, None).await
     }
 
     async fn opened(
         db: Db,
-        key: MasterKey,
+        key: KeyRing,
         counters: Arc<SentCounters>,
         file_place: Option<String>,
     ) -> Result<Self, StoreError> {
@@ -103,22 +107,32 @@ impl Store {
         Ok(store)
     }
 
-    /// The first key to open a database is noted in it; another one is refused before it can
-    /// seal anything.
+    /// The first key to open a database is noted in it. Without the one that seals, or one whose
+    /// values are still to be moved, it is refused before it can seal anything.
     async fn check_key(&self) -> Result<(), StoreError> {
-        let id = self.key().id_hex();
-        let mine = id.clone();
-        let noted = self
+        let first = self.key().sealing().id_hex();
+        let state = self
             .write(move |conn| {
-                Box::pin(async move { keep_first(conn, "master_key_id", &id).await })
+                Box::pin(async move {
+                    keep_first(conn, MASTER_KEY_ID, &first).await?;
+                    read_state(conn).await
+                })
             })
             .await?;
-        if noted == mine {
+        let moving = state.moving().map(|key| key.id.as_str());
+        let wanted = [Some(state.sealing.as_str()), moving].into_iter().flatten();
+        let missing: Vec<&str> = wanted.filter(|id| self.key().find(id).is_none()).collect();
+        if missing.is_empty() {
+            self.key().seal_with(&state.sealing);
             return Ok(());
         }
         Err(StoreError::open(
             "master_key_wrong",
-            format!("the secrets of this database are sealed with key {noted}, not {mine}"),
+            format!(
+                "the secrets of this database are sealed with key {}, not {}",
+                missing.join(" and "),
+                self.key().ids().join(" or ")
+            ),
             "start with the master key file that was made together with this database",
         ))
     }

@@ -14,6 +14,7 @@ use gpuaas_types::codes::ProblemCode;
 use crate::database::args;
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::sealed::replay_owner;
 
 /// Seconds for which answers are kept, and the notes of what was made with their keys: a key that is
 /// forgotten is forgotten in both places.
@@ -184,19 +185,14 @@ impl Store {
     fn seal_request(&self, key: &ReplayKey, stored: &StoredRequest) -> Result<Vec<u8>, StoreError> {
         let text = serde_json::to_string(stored)
             .map_err(|error| StoreError::corrupt("request", error.to_string()))?;
-        self.key().seal(&owner(key), &SecretString::from(text))
+        self.key().seal(&replay_owner(&key.caller, &key.key), &SecretString::from(text))
     }
 
     fn open_request(&self, key: &ReplayKey, sealed: &[u8]) -> Result<StoredRequest, StoreError> {
-        let text = self.key().open(&owner(key), sealed)?;
+        let text = self.key().open(&replay_owner(&key.caller, &key.key), sealed)?;
         serde_json::from_str(text.expose_secret())
             .map_err(|error| StoreError::corrupt("request", error.to_string()))
     }
-}
-
-/// What the seal is bound to. A key has no line ends, so no two pairs make one text.
-fn owner(key: &ReplayKey) -> String {
-    format!("request/{}\n{}", key.key, key.caller)
 }
 
 fn in_use() -> StoreError {

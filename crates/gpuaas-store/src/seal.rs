@@ -69,14 +69,10 @@ impl MasterKey {
 
     fn parse(path: &Path, text: String) -> Result<Self, StoreError> {
         let text = Zeroizing::new(text);
-        let mut key = Zeroizing::new([0u8; 32]);
-        match hex::decode_to_slice(text.trim(), &mut *key) {
-            Ok(()) => Ok(Self(key)),
-            Err(_) => {
-                let reason = "it is not 64 hexadecimal digits";
-                Err(unreadable(path, &reason, "restore it from a backup"))
-            }
-        }
+        Self::from_text(&text).ok_or_else(|| {
+            let reason = "it is not 64 hexadecimal digits";
+            unreadable(path, &reason, "restore it from a backup")
+        })
     }
 
     fn check_mode(path: &Path) -> Result<(), StoreError> {
@@ -105,6 +101,10 @@ impl MasterKey {
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| fs::hard_link(&draft, path));
         fs::remove_file(&draft).ok();
+        // What is sealed with it must not outlive it.
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let written =
+            written.and_then(|()| fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all());
         match written {
             Ok(()) => Ok(key),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -125,9 +125,55 @@ impl MasterKey {
         id
     }
 
-    /// Names the key without telling anything about it.
-    pub(crate) fn id_hex(&self) -> String {
+    /// Names the key without telling anything about it: 16 hexadecimal digits.
+    #[must_use]
+    pub fn id_hex(&self) -> String {
         hex::encode(self.id())
+    }
+
+    /// The key itself, 64 hexadecimal digits, for a file or a backup that is sealed.
+    #[must_use]
+    pub fn to_text(&self) -> SecretString {
+        hex::encode(*self.0).into()
+    }
+
+    /// A key from 64 hexadecimal digits; none: they are not that.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut key = Zeroizing::new([0u8; 32]);
+        hex::decode_to_slice(text.trim(), &mut *key).ok().map(|()| Self(key))
+    }
+
+    /// Wraps the key of a sealed value with `to` in this one's place; its content stays as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`]: it was sealed with another key, for another owner, or is damaged;
+    /// `random_unavailable`.
+    pub(crate) fn rewrap(
+        &self,
+        to: &Self,
+        owner: &str,
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        let refuse = |why: &str| StoreError::corrupt(format!("secret {owner}"), why);
+        let parts = Parts::cut(sealed).ok_or_else(|| refuse("it is too short, or unknown"))?;
+        if parts.key_id != self.id() {
+            return Err(refuse("it was sealed with another master key"));
+        }
+        let key = decrypt(&*self.0, parts.outer, owner, parts.wrapped);
+        let key = key.ok_or_else(|| refuse("its key"))?;
+        let key: Zeroizing<[u8; 32]> =
+            Zeroizing::new(key.as_slice().try_into().map_err(|_| refuse("its key"))?);
+        let outer = random::<NONCE_BYTES>()?;
+        let wrapped = encrypt(&to.0, outer, owner, &*key)?;
+        let mut out = Vec::with_capacity(sealed.len());
+        out.push(VERSION);
+        out.extend_from_slice(&to.id());
+        out.extend_from_slice(&outer);
+        out.extend_from_slice(&wrapped);
+        out.extend_from_slice(parts.inner);
+        out.extend_from_slice(parts.body);
+        Ok(out)
     }
 
     /// Seals `secret` for `owner`.
@@ -155,15 +201,9 @@ impl MasterKey {
     /// [`StoreError::Corrupt`]: it was made with another key, for another owner, or is damaged.
     pub fn open(&self, owner: &str, sealed: &[u8]) -> Result<SecretString, StoreError> {
         let refuse = |why: &str| StoreError::corrupt(format!("secret {owner}"), why);
-        let (head, body) =
-            sealed.split_at_checked(HEAD_BYTES).ok_or_else(|| refuse("it is too short"))?;
-        let (version, rest) = head.split_at(1);
-        let (key_id, rest) = rest.split_at(KEY_ID_BYTES);
-        let (outer, rest) = rest.split_at(NONCE_BYTES);
-        let (wrapped, inner) = rest.split_at(WRAPPED_BYTES);
-        if version != [VERSION] {
-            return Err(refuse("it has an unknown version"));
-        }
+        let parts = Parts::cut(sealed);
+        let Parts { key_id, outer, wrapped, inner, body } =
+            parts.ok_or_else(|| refuse("it is too short, or of an unknown version"))?;
         if key_id != self.id() {
             return Err(refuse("it was sealed with another master key"));
         }
@@ -172,6 +212,33 @@ impl MasterKey {
         let text = String::from_utf8(plain.to_vec()).map_err(|_| refuse("it is not text"))?;
         Ok(text.into())
     }
+}
+
+/// A sealed value, cut.
+struct Parts<'a> {
+    key_id: &'a [u8],
+    outer: &'a [u8],
+    wrapped: &'a [u8],
+    inner: &'a [u8],
+    body: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// None: it is too short, or has an unknown version.
+    fn cut(sealed: &'a [u8]) -> Option<Self> {
+        let (head, body) = sealed.split_at_checked(HEAD_BYTES)?;
+        let (version, rest) = head.split_at(1);
+        let (key_id, rest) = rest.split_at(KEY_ID_BYTES);
+        let (outer, rest) = rest.split_at(NONCE_BYTES);
+        let (wrapped, inner) = rest.split_at(WRAPPED_BYTES);
+        (version == [VERSION]).then_some(Self { key_id, outer, wrapped, inner, body })
+    }
+}
+
+/// Identifier of the key that a value was sealed with, 16 hexadecimal digits; none: it is no sealed
+/// value.
+pub(crate) fn sealing_key_id(sealed: &[u8]) -> Option<String> {
+    Parts::cut(sealed).map(|parts| hex::encode(parts.key_id))
 }
 
 fn unreadable(path: &Path, why: &dyn fmt::Display, hint: &str) -> StoreError {
@@ -236,6 +303,21 @@ mod tests {
         *bent.last_mut().unwrap() ^= 1;
         assert!(key().open("site/1", &bent).is_err());
         assert!(key().open("site/1", &bent[..40]).is_err());
+    }
+
+    #[test]
+    fn rewraps_the_key_and_leaves_the_content() {
+        let other = MasterKey::from_bytes([8; 32]);
+        let sealed = key().seal("site/1", &SecretString::from("hush".to_owned())).unwrap();
+        let moved = key().rewrap(&other, "site/1", &sealed).unwrap();
+        assert_eq!(moved[HEAD_BYTES - NONCE_BYTES..], sealed[HEAD_BYTES - NONCE_BYTES..]);
+        assert_eq!(other.open("site/1", &moved).unwrap().expose_secret(), "hush");
+        assert!(key().open("site/1", &moved).is_err());
+        assert!(key().rewrap(&other, "site/2", &sealed).is_err(), "another owner's");
+        assert!(key().rewrap(&other, "site/1", &moved).is_err(), "another key's");
+        assert_eq!(sealing_key_id(&moved), Some(other.id_hex()));
+        let text = other.to_text();
+        assert_eq!(MasterKey::from_text(text.expose_secret()).unwrap().id_hex(), other.id_hex());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::sealed::secret_owner;
 use crate::tables::secret::secrets_of_owners;
 
 impl Store {
@@ -15,7 +16,7 @@ impl Store {
         name: &str,
         secret: &SecretString,
     ) -> Result<Vec<u8>, StoreError> {
-        self.key().seal(&format!("{owner}/{name}"), secret)
+        self.key().seal(&secret_owner(owner, name), secret)
     }
 
     /// The secret that is kept for an owner under a name.
@@ -39,6 +40,6 @@ impl Store {
         name: &str,
         sealed: &[u8],
     ) -> Result<SecretString, StoreError> {
-        self.key().open(&format!("{owner}/{name}"), sealed)
+        self.key().open(&secret_owner(owner, name), sealed)
     }
 }

@@ -15,7 +15,7 @@ use crate::database::{
     TransactionCommand, Writer, catch_panic, current_origin,
 };
 use crate::error::StoreError;
-use crate::seal::MasterKey;
+use crate::key_ring::KeyRing;
 use crate::shared_reads::SharedReads;
 use crate::slice_placement::SlotPlacements;
 
@@ -27,7 +27,7 @@ pub struct Store {
 
 pub(crate) struct Inner {
     pub(crate) db: Db,
-    pub(crate) key: MasterKey,
+    pub(crate) key: KeyRing,
     /// Names this opened store among those of the database.
     pub(crate) instance: Uuid,
     /// Where the database is, if it is a file: a copy is elsewhere.
@@ -171,7 +171,7 @@ impl Store {
         self.inner.tasks.send(node_id).ok();
     }
 
-    pub(crate) fn key(&self) -> &MasterKey {
+    pub(crate) fn key(&self) -> &KeyRing {
         &self.inner.key
     }
 
@@ -201,6 +201,26 @@ impl Store {
         F: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
     {
         let _guard = self.track_in_flight();
+        let written = self.write_once(work).await;
+        self.noticing_the_key(written).await
+    }
+
+    /// The same; reads which master key seals where a value was refused for it. The caller is told
+    /// that the database is not available, and trying again is right.
+    async fn noticing_the_key<T>(&self, written: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error) = &written
+            && error.is_refused_for_its_key()
+        {
+            self.refresh_sealing_key().await;
+        }
+        written
+    }
+
+    async fn write_once<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, StoreError>> + Send + 'static,
+    {
         match &self.inner.db {
             Db::Sqlite { writer, .. } => writer.write(current_origin(), Box::new(work)).await,
             Db::Postgres { pool, .. } => {
@@ -232,7 +252,8 @@ impl Store {
     {
         if let Db::Postgres { groups, .. } = &self.inner.db {
             let _guard = self.track_in_flight();
-            return groups.write(hints, current_origin(), Box::new(work)).await;
+            let written = groups.write(hints, current_origin(), Box::new(work)).await;
+            return self.noticing_the_key(written).await;
         }
         self.write(work).await
     }

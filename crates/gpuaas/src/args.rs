@@ -25,6 +25,7 @@ mod events;
 mod examples;
 mod image;
 mod image_overrides;
+mod key;
 mod login;
 mod node;
 mod node_task;
@@ -67,6 +68,7 @@ pub use image::{
     ImagePipelineArgs, ImageShowArgs, ImageSignArgs, ImageUploadArgs, RegionArgs,
 };
 pub use image_overrides::{OverrideArgs, override_names};
+pub use key::{KeyCommand, KeyRotateArgs, KeyShowArgs, MasterKeyArgs, OwnDatabaseArgs};
 pub use login::{LoginArgs, LogoutArgs, SignInContextArgs};
 pub use node::{
     NodeCommand, NodeListArgs, NodeSetArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs,
@@ -182,6 +184,9 @@ pub enum Command {
     /// Keys that sign tasks for agents.
     #[command(subcommand)]
     TaskKey(TaskKeyCommand),
+    /// The master keys that seal what is secret in the database.
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Credentials of programs, and what they may do.
     #[command(subcommand)]
     Token(TokenCommand),

@@ -14,12 +14,13 @@ use gpuaas_bundle::Digest;
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
-use gpuaas_store::{MasterKey, SecretString, copy_database_file};
+use gpuaas_store::{ExposeSecret as _, MasterKey, SecretString, copy_database_file};
 use gpuaas_types::Timestamp;
 use gpuaas_types::codes::CommandCode;
 use serde::{Deserialize, Serialize};
 
 use crate::args::BackupArgs;
+use crate::master_key::KeySource;
 use crate::serve::{database_url, embedded_path};
 
 /// Form of the folder; a later one is not read.
@@ -58,6 +59,9 @@ pub(crate) struct BackupFile {
 pub(crate) struct BackupKeys {
     /// The text of `master.key`.
     pub(crate) master_key: String,
+    /// Those of further keys that the database may be sealed with: it was made in a rotation.
+    #[serde(default)]
+    pub(crate) other_master_keys: Vec<String>,
     /// The text of `admin-token`, where there is one.
     pub(crate) admin_token: Option<String>,
 }
@@ -113,7 +117,7 @@ fn write(
     if !database.is_file() {
         return Err(failed(&format!("there is no database {}", database.display())));
     }
-    let keys = args.key_file.as_deref().map(|file| sealed_keys(&args.data, file)).transpose()?;
+    let keys = args.key_file.as_deref().map(|file| sealed_keys(args, file)).transpose()?;
     let draft = beside(&args.to);
     let unwritable = |error: io::Error| failed(&format!("{}: {error}", draft.display()));
     if let Some(parent) = draft.parent() {
@@ -203,11 +207,16 @@ fn fill(
 }
 
 /// The keys of a data folder, sealed with the key of a file.
-fn sealed_keys(data: &Path, key_file: &Path) -> Result<Vec<u8>, Failure> {
-    let read = |name: &str| fs::read_to_string(data.join(name)).map(|text| text.trim().to_owned());
-    let master_key = read("master.key").map_err(|error| failed(&format!("master.key: {error}")))?;
-    let admin_token = read("admin-token").ok().filter(|token| !token.is_empty());
-    let keys = BackupKeys { master_key, admin_token };
+fn sealed_keys(args: &BackupArgs, key_file: &Path) -> Result<Vec<u8>, Failure> {
+    let loaded = args.master_key.sources().load(&args.data, false)?;
+    let text = |(_, key): &(KeySource, MasterKey)| key.to_text().expose_secret().to_owned();
+    let mut texts = loaded.keys.iter().map(text);
+    let master_key = texts.next().ok_or_else(|| failed("there is no master key"))?;
+    let other_master_keys: Vec<String> = texts.collect();
+    let admin_token = fs::read_to_string(args.data.join("admin-token")).ok();
+    let admin_token = admin_token.map(|text| text.trim().to_owned());
+    let admin_token = admin_token.filter(|token| !token.is_empty());
+    let keys = BackupKeys { master_key, other_master_keys, admin_token };
     let text = serde_json::to_string(&keys).map_err(|error| failed(&error.to_string()))?;
     let key = MasterKey::load_or_create(key_file).map_err(store_failure)?;
     key.seal(KEYS_OWNER, &SecretString::from(text)).map_err(store_failure)

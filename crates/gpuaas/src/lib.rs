@@ -26,10 +26,12 @@ pub mod follow;
 pub mod image;
 mod input_file;
 #[cfg(feature = "lab")]
+mod key;
 pub mod launcher;
 mod login;
 mod manifest;
 mod manual;
+mod master_key;
 mod node_list;
 pub mod node_task;
 pub mod offboarding;
@@ -141,6 +143,7 @@ async fn dispatch(
         Command::Serve(args) => serve_command::run(*args, traces, terminal).await,
         Command::Backup(args) => backup::run(args, terminal).await,
         Command::Restore(args) => restore::run(args, terminal).await,
+        Command::Key(command) => key::run(command, terminal).await,
         Command::Doctor(args) => doctor::run(args, terminal).await,
         Command::Context(command) => contexts::run(command, terminal),
         Command::Completion(args) => completion::print(args.shell, terminal),

@@ -24,6 +24,7 @@ use crate::backup::{
     BackupKeys, BackupManifest, DATABASE, FORMAT, KEYS, KEYS_OWNER, MANIFEST, describe,
     write_private,
 };
+use crate::master_key::{KEY_FILE, MasterKeySources, NEXT_KEY_FILE};
 use crate::serve::make_private_dir;
 
 /// `gpuaas restore`.
@@ -96,7 +97,11 @@ fn read_keys(args: &RestoreArgs) -> Result<BackupKeys, Failure> {
     };
     if let Some(path) = &args.master_key_file {
         let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-        return Ok(BackupKeys { master_key: text.trim().to_owned(), admin_token: None });
+        return Ok(BackupKeys {
+            master_key: text.trim().to_owned(),
+            other_master_keys: Vec::new(),
+            admin_token: None,
+        });
     }
     let Some(path) = &args.key_file else {
         return Err(key_missing("neither --key-file nor --master-key-file is named"));
@@ -112,8 +117,8 @@ fn read_keys(args: &RestoreArgs) -> Result<BackupKeys, Failure> {
 }
 
 /// Files that a restore makes.
-fn restored_files(data: &Path) -> [PathBuf; 3] {
-    [DATABASE, "master.key", "admin-token"].map(|name| data.join(name))
+fn restored_files(data: &Path) -> [PathBuf; 4] {
+    [DATABASE, KEY_FILE, "admin-token", NEXT_KEY_FILE].map(|name| data.join(name))
 }
 
 fn refuse_used(data: &Path) -> Result<(), Failure> {
@@ -131,7 +136,7 @@ async fn restore(
     manifest: &BackupManifest,
     keys: &BackupKeys,
 ) -> Result<u64, Failure> {
-    let [database, master_key, admin_token] = restored_files(&args.data);
+    let [database, master_key, admin_token, next_key] = restored_files(&args.data);
     let unwritable = |error: io::Error| {
         Failure::local(CommandCode::DataUnwritable, error.to_string())
             .hint("let this user write there, or name another folder with --data")
@@ -141,10 +146,14 @@ async fn restore(
     if let Some(token) = &keys.admin_token {
         write_private(&admin_token, format!("{token}\n").as_bytes()).map_err(unwritable)?;
     }
-    let key = MasterKey::load_or_create(&master_key).map_err(store_failure)?;
+    if let Some(key) = keys.other_master_keys.first() {
+        write_private(&next_key, key.as_bytes()).map_err(unwritable)?;
+    }
+    let loaded = MasterKeySources::default().load(&args.data, false)?;
+    let ring = loaded.ring().ok_or_else(|| key_missing("the backup has none"))?;
     // It notes that the database is at another place.
     let url = format!("sqlite:{}", database.display());
-    let store = Store::open(&url, key).await.map_err(store_failure)?;
+    let store = Store::open(&url, ring).await.map_err(store_failure)?;
     let noted = note(&store, args, manifest, RealClock.now()).await;
     store.close().await;
     noted.map_err(store_failure)

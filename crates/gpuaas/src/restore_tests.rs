@@ -37,6 +37,7 @@ impl Folder {
             to: self.path(to),
             data: self.path("data"),
             database: None,
+            master_key: Default::default(),
             key_file: key_file.map(|name| self.path(name)),
             keep: None,
         };
@@ -167,6 +168,7 @@ async fn a_server_is_left_to_its_own_program() {
     let args = BackupArgs {
         to: folder.path("backup"),
         data: folder.path("data"),
+        master_key: Default::default(),
         database: Some("postgres://u:hush@h/d".to_owned()),
         key_file: None,
         keep: None,
@@ -187,7 +189,14 @@ async fn the_newest_backups_are_kept_and_nothing_else_is_touched() {
     let mut keep = async |name: &str, keep: u32| {
         let (to, data) = (folder.path("kept").join(name), folder.path("data"));
         let key_file = Some(folder.path("backup.key"));
-        let args = BackupArgs { to, data, database: None, key_file, keep: Some(keep) };
+        let args = BackupArgs {
+            to,
+            data,
+            database: None,
+            master_key: Default::default(),
+            key_file,
+            keep: Some(keep),
+        };
         crate::backup::run(args, &mut terminal).await
     };
     for name in ["1", "2", "3"] {

@@ -44,6 +44,8 @@ mod retention;
 mod server_certificate;
 mod socket_activation;
 
+use crate::master_key::MasterKeySources;
+
 use self::data_folder::unwritable;
 pub(crate) use self::data_folder::{database_url, embedded_path, make_private_dir};
 use self::limits::BothLimits;
@@ -78,6 +80,8 @@ pub struct ServeOptions {
     pub data: PathBuf,
     /// Database URL; none: `gpuaas.db` in `data`.
     pub database: Option<String>,
+    /// Where the master keys are.
+    pub master_key: MasterKeySources,
     /// URL under which nodes reach it; none: the address that it listens on for them.
     pub advertise: Option<String>,
     /// The node agent's executable; none: beside this process's own.
@@ -116,6 +120,7 @@ impl ServeOptions {
             nodes: NodeListenerOptions::tls(([127, 0, 0, 1], 0).into()),
             data,
             database: None,
+            master_key: MasterKeySources::default(),
             advertise: None,
             agent_binary: None,
             limits: Vec::new(),
@@ -314,8 +319,8 @@ async fn open(options: &ServeOptions) -> Result<Opened<'_>, Failure> {
     let database = database_url(&options.data, options.database.as_deref());
     let embedded = embedded_path(&database);
     let lock = embedded.as_deref().map(lock).transpose()?;
-    let key_file = options.data.join("master.key");
-    let store = preflight::open_store(&database, embedded.as_deref(), &key_file).await?;
+    let keys = &options.master_key;
+    let store = preflight::open_store(&database, embedded.as_deref(), &options.data, keys).await?;
     let socket = bind(options.listen, options.activated.operators.as_ref())?;
     let addr = socket.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
     let node_socket = match &options.nodes {
@@ -424,7 +429,10 @@ async fn bundles(
 }
 
 /// Takes the embedded store for this process. The lock goes with the process, however it ends.
-fn lock(database: &Path) -> Result<File, Failure> {
+///
+/// # Errors
+/// `data_in_use`, `database_unwritable`.
+pub(crate) fn lock(database: &Path) -> Result<File, Failure> {
     let mut path = database.as_os_str().to_owned();
     path.push(".lock");
     let refused = |error: &io::Error| {

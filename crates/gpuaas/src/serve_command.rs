@@ -68,6 +68,7 @@ async fn serve(
         operators,
         nodes,
         database: args.database,
+        master_key: args.master_key.sources(),
         advertise: args.advertise,
         agent_binary: args.agent_binary,
         limits: args.limits,

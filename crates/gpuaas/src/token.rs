@@ -44,7 +44,8 @@ pub async fn run(command: TokenCommand, terminal: &mut Terminal) -> Result<(), F
             }
             let (now, actor) = (RealClock.now(), &args.actor.actor);
             let database = args.database.as_deref();
-            let file = admin_token::reset(&args.data, database, now, actor, reason).await?;
+            let keys = args.master_key.sources();
+            let file = admin_token::reset(&args.data, database, &keys, now, actor, reason).await?;
             let said = "a new admin token is in its file; the one before is refused from now on";
             terminal.message(said);
             terminal.data(&file.display().to_string())

@@ -33,7 +33,7 @@ fn line(code: &str) -> TimelineEvent {
     }
 }
 
-fn new(fixture: &Fixture, node_id: Option<NodeId>, name: &str) -> NewApproval {
+pub(crate) fn new(fixture: &Fixture, node_id: Option<NodeId>, name: &str) -> NewApproval {
     let body = format!(r#"{{"name":"{name}","bmc_password":"hush"}}"#);
     NewApproval {
         id: ApprovalId(id()),

@@ -28,6 +28,7 @@ mod filters;
 mod fixture;
 mod fleet;
 mod host_values;
+mod key_rotation;
 mod nodes;
 mod regions;
 mod replays;

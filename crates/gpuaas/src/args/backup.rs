@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::key::MasterKeyArgs;
 use super::shared::ActorArgs;
 
 /// `gpuaas backup`.
@@ -18,6 +19,9 @@ pub struct BackupArgs {
     /// Its database, as `gpuaas serve` is started with [default: DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
+    /// Its master keys.
+    #[command(flatten)]
+    pub master_key: MasterKeyArgs,
     /// File of a key that the master key and the admin token are sealed with in the backup; it is
     /// made where it is missing, and belongs elsewhere than the backup [default: leave both out].
     #[arg(long, value_name = "FILE")]

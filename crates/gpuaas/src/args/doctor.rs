@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use gpuaas_client::arguments::Format;
 
+use super::key::MasterKeyArgs;
+
 /// `gpuaas doctor`.
 #[derive(Debug, Clone, Args)]
 pub struct DoctorArgs {
@@ -14,6 +16,9 @@ pub struct DoctorArgs {
     /// Its database, as `gpuaas serve` is started with [default: DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
+    /// Its master keys.
+    #[command(flatten)]
+    pub master_key: MasterKeyArgs,
     /// The node agent's executable [default: gpuaas-node-agent beside this executable].
     #[arg(long, value_name = "PATH")]
     pub agent_binary: Option<PathBuf>,

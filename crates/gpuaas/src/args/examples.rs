@@ -172,6 +172,8 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("token list", "gpuaas token list"),
     ("token revoke", "gpuaas token revoke ci --reason \"the pipeline is gone\""),
+    ("key show", "gpuaas key show --data gpuaas-data"),
+    ("key rotate", "gpuaas key rotate --data gpuaas-data --reason \"once a year\""),
     ("token reset", "gpuaas token reset --data gpuaas-data --reason \"the file was lost\""),
     ("token whoami", "gpuaas token whoami"),
     ("login", "gpuaas login --context east"),

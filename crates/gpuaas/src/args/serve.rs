@@ -13,6 +13,7 @@ use gpuaas_identity::Lifetimes;
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::limits::LimitSetting;
 
+use super::key::MasterKeyArgs;
 use super::oidc::OidcArgs;
 use crate::serve::{
     NodeListenerOptions, OperatorListenerOptions, OperatorSecurity, Retention, ServerFiles,
@@ -57,6 +58,9 @@ pub struct ServeArgs {
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or `sqlite:PATH` [default: DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
+    /// Where the master key is.
+    #[command(flatten)]
+    pub master_key: MasterKeyArgs,
     /// `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS: every event is published there, on
     /// the stream GPUAAS_EVENTS of JetStream, which is made where it is missing.
     #[arg(long, value_name = "URL", env = "GPUAAS_NATS", hide_env_values = true)]

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use gpuaas_client::arguments::ApiArgs;
 use gpuaas_types::access::{Role, RoleGrant};
 
+use super::key::MasterKeyArgs;
 use super::shared::{ActorArgs, ListArgs};
 
 /// `gpuaas token`.
@@ -75,6 +76,9 @@ pub struct TokenResetArgs {
     /// Its database, as `gpuaas serve` is started with [default: DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
+    /// Its master keys.
+    #[command(flatten)]
+    pub master_key: MasterKeyArgs,
     /// Why; kept in the audit.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,

@@ -1,7 +1,7 @@
 //! The database: asked before it is opened, so that looking at it changes nothing of another
 //! version's.
 
-use gpuaas_store::{DatabaseInspection, MasterKey, SchemaVersion, Store, inspect_database};
+use gpuaas_store::{DatabaseInspection, SchemaVersion, Store, inspect_database};
 use gpuaas_types::codes::DoctorCheckCode as Check;
 
 use super::finding::Finding;
@@ -22,22 +22,23 @@ pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Opt
         }
     };
     let is_usable = note_inspection(&subject, &inspection, findings);
-    let key_file = args.data.join("master.key");
-    let key_subject = key_file.display().to_string();
+    let sources = args.master_key.sources();
+    let named: Vec<String> = sources.all(&args.data).iter().map(ToString::to_string).collect();
+    let key_subject = named.join(" ");
     if !is_usable {
         let why = "the database cannot be opened";
         findings.push(Finding::skipped(Check::MasterKey, &key_subject, why));
         return None;
     }
-    if !key_file.exists() {
-        findings.push(Finding::fault(Check::MasterKey, &key_subject, "it is not there"));
-        return None;
-    }
-    let opened = match MasterKey::load_or_create(&key_file) {
-        Ok(key) => Store::open(&url, key).await,
-        Err(error) => Err(error),
+    let loaded = match sources.load(&args.data, false) {
+        Ok(loaded) => loaded,
+        Err(failure) => {
+            findings.push(Finding::fault(Check::MasterKey, &key_subject, &*failure.problem.detail));
+            return None;
+        }
     };
-    match opened {
+    let ring = loaded.ring()?;
+    match Store::open(&url, ring).await {
         Ok(store) => {
             findings.push(Finding::ok(Check::MasterKey, &key_subject, "it is the database's"));
             findings.push(audit_chain(&store, &subject).await);

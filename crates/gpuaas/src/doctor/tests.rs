@@ -86,6 +86,7 @@ impl Host {
         DoctorArgs {
             data: self.data.clone(),
             database: None,
+            master_key: Default::default(),
             agent_binary: Some(self.agent.clone()),
             certificate_files: Vec::new(),
             certificate_days: 14,

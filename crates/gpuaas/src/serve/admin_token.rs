@@ -12,6 +12,7 @@ use gpuaas_types::codes::CommandCode;
 
 use super::data_folder::{database_url, embedded_path, unwritable};
 use super::preflight;
+use crate::master_key::{KEY_FILE, MasterKeySources};
 
 /// Name of the token's file in the data folder.
 const FILE: &str = "admin-token";
@@ -94,16 +95,17 @@ async fn replace(
 pub(crate) async fn reset(
     data: &Path,
     database: Option<&str>,
+    keys: &MasterKeySources,
     now: Timestamp,
     actor: &str,
     reason: &str,
 ) -> Result<PathBuf, Failure> {
     let url = database_url(data, database);
     let embedded = embedded_path(&url);
-    let key_file = data.join("master.key");
+    let key_file = data.join(KEY_FILE);
     let missing = match &embedded {
         Some(path) if !path.exists() => Some(path),
-        _ if !key_file.exists() => Some(&key_file),
+        _ if keys.is_default() && !key_file.exists() => Some(&key_file),
         _ => None,
     };
     if let Some(path) = missing {
@@ -113,7 +115,7 @@ pub(crate) async fn reset(
              `gpuaas token reset --data DIR --reason TEXT`, with --database URL where it has one",
         ));
     }
-    let store = preflight::open_store(&url, embedded.as_deref(), &key_file).await?;
+    let store = preflight::open_store(&url, embedded.as_deref(), data, keys).await?;
     let replaced = replace(&store, data, now, actor, reason).await;
     store.close().await;
     replaced.map(|_| data.join(FILE))

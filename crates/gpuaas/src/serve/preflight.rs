@@ -4,10 +4,11 @@ use std::path::Path;
 
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::HostScope;
-use gpuaas_store::{MasterKey, Store, StoreError};
+use gpuaas_store::{Store, StoreError};
 use gpuaas_types::codes::CommandCode;
 
 use super::nodes::NodeListenerOptions;
+use crate::master_key::{KEY_FILE, KeySource, MasterKeySources, key_missing};
 
 const START: &str = "start it with an address that nodes reach: `gpuaas serve --node-listen \
      0.0.0.0:8443 --advertise https://ADDRESS:8443`";
@@ -49,31 +50,32 @@ pub(super) async fn nodes_reach(store: &Store, url: &str) -> Result<(), Failure>
     Err(Failure::usage(CommandCode::AdvertiseLoopback, detail).hint(START))
 }
 
-/// Opens the database at `url` with the master key in `key_file`; both are made where neither is
-/// there.
+/// Opens the database at `url` with the master keys of a data folder, or of where they are; a file of
+/// one is made where there is no database either.
 ///
 /// # Errors
 /// `master_key_missing` where a database is there and its key is not; the store's.
 pub(super) async fn open_store(
     url: &str,
     embedded: Option<&Path>,
-    key_file: &Path,
+    data: &Path,
+    keys: &MasterKeySources,
 ) -> Result<Store, Failure> {
-    let is_new = !key_file.exists();
     let is_used = |path: &Path| path.metadata().is_ok_and(|file| file.len() > 0);
-    if is_new && embedded.is_some_and(is_used) {
-        return Err(key_missing(key_file));
-    }
-    let key = MasterKey::load_or_create(key_file).map_err(store_failure)?;
-    match Store::open(url, key).await {
+    let loaded = keys.load(data, !embedded.is_some_and(is_used))?;
+    let first = loaded.keys.first().map(|(source, _)| source.clone());
+    let (Some(ring), Some(first)) = (loaded.ring(), first) else {
+        return Err(key_missing(&KeySource::File(data.join(KEY_FILE))));
+    };
+    match Store::open(url, ring).await {
         Ok(store) => Ok(store),
         Err(error) => {
             // A key that was made now opens nothing that was sealed before.
-            let lost = is_new && error.code() == "master_key_wrong";
-            if is_new {
-                remove(key_file)?;
+            let lost = loaded.made.is_some() && error.code() == "master_key_wrong";
+            if let Some(file) = &loaded.made {
+                remove(file)?;
             }
-            Err(if lost { key_missing(key_file) } else { store_failure(error) })
+            Err(if lost { key_missing(&first) } else { store_failure(error) })
         }
     }
 }
@@ -83,13 +85,4 @@ fn remove(key_file: &Path) -> Result<(), Failure> {
         let detail = format!("{}: {error}", key_file.display());
         store_failure(StoreError::Unavailable { detail })
     })
-}
-
-fn key_missing(key_file: &Path) -> Failure {
-    let detail =
-        format!("{} is not there, and the database was sealed with it", key_file.display());
-    Failure::local(CommandCode::MasterKeyMissing, detail).hint(
-        "restore it from a backup, or copy it from another control plane of the database; without \
-         it no API key and no password can be read: name a new database with --data or --database",
-    )
 }

@@ -122,7 +122,9 @@ async fn a_token_is_reset_at_the_database_whether_a_control_plane_runs_or_not() 
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let now = gpuaas_types::Timestamp::from_micros(1_700_000_000_000_000);
-    let reset = async || super::admin_token::reset(&data, None, now, "ada", "it leaked").await;
+    let keys = Default::default();
+    let reset =
+        async || super::admin_token::reset(&data, None, &keys, now, "ada", "it leaked").await;
     let failure = reset().await.unwrap_err();
     assert_eq!((failure.code(), data.exists()), ("nothing_to_reset", false), "{failure}");
 

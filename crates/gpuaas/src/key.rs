@@ -1,0 +1,242 @@
+//! `gpuaas key`: the master keys of a control plane, at its database itself.
+//!
+//! An embedded store is moved while its control plane is stopped: that one has read its key, and would
+//! open nothing of what is moved. Control planes that share a PostgreSQL go on, where each was started
+//! with both keys.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use gpuaas_client::failure::{Failure, store_failure};
+use gpuaas_client::output;
+use gpuaas_client::terminal::{Style, Terminal};
+use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_store::{KeyRing, MasterKeyState, NewAuditEntry, SealedCount, Store};
+use gpuaas_types::codes::CommandCode;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::args::{KeyCommand, KeyRotateArgs, KeyShowArgs, OwnDatabaseArgs};
+use crate::master_key::{KEY_FILE, KeySource, LoadedKeys, NEXT_KEY_FILE};
+use crate::serve::{database_url, embedded_path, lock};
+
+/// Values that are moved by one transaction: others write between two of them.
+const BATCH: i64 = 500;
+
+/// Runs the command.
+///
+/// # Errors
+/// `nothing_to_reset` where there is no database, `master_key_missing`, `data_in_use` while a control
+/// plane has the embedded store; the store's.
+pub(crate) async fn run(command: KeyCommand, terminal: &mut Terminal) -> Result<(), Failure> {
+    match command {
+        KeyCommand::Show(args) => show(args, terminal).await,
+        KeyCommand::Rotate(args) => rotate(args, terminal).await,
+    }
+}
+
+/// A master key, as it is shown.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct KeyView {
+    key_id: String,
+    /// `sealing`, `moving`, `retired`, `unused` or `unknown`.
+    state: &'static str,
+    source: Option<String>,
+    values: u64,
+}
+
+/// What is known of the keys of a database.
+#[derive(Debug, Serialize)]
+struct KeyReport {
+    keys: Vec<KeyView>,
+    values: Vec<ValueView>,
+}
+
+/// Values of a table that are sealed with one key.
+#[derive(Debug, Serialize)]
+struct ValueView {
+    table: &'static str,
+    key_id: String,
+    values: u64,
+}
+
+async fn show(args: KeyShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let loaded = args.of.master_key.sources().load(&args.of.data, false)?;
+    let store = open(&args.of, &loaded).await?;
+    let report = report(&store, &loaded).await;
+    store.close().await;
+    output::print(terminal, args.format, &report?, table)
+}
+
+async fn report(store: &Store, loaded: &LoadedKeys) -> Result<KeyReport, Failure> {
+    let state = store.master_keys().await.map_err(store_failure)?;
+    let counts = store.sealed_counts().await.map_err(store_failure)?;
+    let keys = views(&state, &counts, loaded);
+    let values = counts.into_iter().map(|SealedCount { table, key_id, values }| ValueView {
+        table,
+        key_id,
+        values,
+    });
+    Ok(KeyReport { keys, values: values.collect() })
+}
+
+fn views(state: &MasterKeyState, counts: &[SealedCount], loaded: &LoadedKeys) -> Vec<KeyView> {
+    let mut ids: Vec<String> = vec![state.sealing.clone()];
+    let at_hand = loaded.keys.iter().map(|(_, key)| key.id_hex());
+    let former = state.former.iter().map(|key| key.id.clone());
+    let used = counts.iter().map(|count| count.key_id.clone());
+    for id in at_hand.chain(former).chain(used) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    let view = |key_id: String| {
+        let source = loaded.keys.iter().find(|(_, key)| key.id_hex() == key_id);
+        let former = state.former.iter().find(|key| key.id == key_id);
+        let word = match former {
+            _ if key_id == state.sealing => "sealing",
+            Some(key) if key.ended_at.is_none() => "moving",
+            Some(_) => "retired",
+            None if source.is_some() => "unused",
+            None => "unknown",
+        };
+        let of_key = counts.iter().filter(|count| count.key_id == key_id);
+        KeyView {
+            state: word,
+            source: source.map(|(source, _)| source.to_string()),
+            values: of_key.map(|count| count.values).sum(),
+            key_id,
+        }
+    };
+    ids.into_iter().map(view).collect()
+}
+
+fn table(report: &KeyReport, style: Style) -> String {
+    let rows = report.keys.iter().map(|key| {
+        let source = key.source.clone().unwrap_or_else(|| "-".to_owned());
+        vec![key.key_id.clone(), key.state.to_owned(), source, key.values.to_string()]
+    });
+    output::table(style, &["KEY", "STATE", "SOURCE", "VALUES"], rows)
+}
+
+/// Opens the database of a control plane that there is.
+async fn open(of: &OwnDatabaseArgs, loaded: &LoadedKeys) -> Result<Store, Failure> {
+    let url = database_url(&of.data, of.database.as_deref());
+    if let Some(path) = embedded_path(&url).filter(|path| !path.exists()) {
+        return Err(nothing_here(&path));
+    }
+    let ring: KeyRing = loaded.ring().ok_or_else(|| nothing_here(&of.data))?;
+    Store::open(&url, ring).await.map_err(store_failure)
+}
+
+fn nothing_here(path: &Path) -> Failure {
+    let detail = format!("{} is not there", path.display());
+    Failure::usage(CommandCode::NothingToReset, detail).hint(
+        "run it on the control plane's host, and name what `gpuaas serve` is started with: \
+         `gpuaas key show --data DIR`, with --database URL and --master-key SOURCE where it has them",
+    )
+}
+
+async fn rotate(args: KeyRotateArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    if args.reason.trim().is_empty() {
+        let failure = Failure::usage(CommandCode::CommandLineInvalid, "--reason is empty");
+        return Err(failure.hint("say why: the audit keeps it"));
+    }
+    let (sources, data) = (args.of.master_key.sources(), &args.of.data);
+    let to = match &args.to {
+        Some(source) => source.clone(),
+        None if sources.is_default() => KeySource::File(data.join(NEXT_KEY_FILE)),
+        None => return Err(no_target()),
+    };
+    let embedded = embedded_path(&database_url(data, args.of.database.as_deref()));
+    if let Some(path) = embedded.as_deref().filter(|path| !path.exists()) {
+        return Err(nothing_here(path));
+    }
+    let _lock = embedded.as_deref().map(lock).transpose()?;
+    let mut loaded = sources.load(data, false)?;
+    let next = sources.read(&to)?;
+    let id = next.id_hex();
+    loaded.keys.push((to.clone(), next));
+    let store = open(&args.of, &loaded).await?;
+    let moved = move_values(&store, &id, &to, &args, terminal).await;
+    store.close().await;
+    moved?;
+    if sources.is_default() {
+        retire_file(data, &id, &to).map_err(|error| {
+            let detail = format!("every value is moved, and {KEY_FILE} is not: {error}");
+            Failure::local(CommandCode::DataUnwritable, detail)
+                .hint("let this user write in the data folder, and run the same command again")
+        })?;
+    }
+    if !(sources.is_default() && args.to.is_none()) {
+        terminal.message(&format!("start control planes with `--master-key {to}` from now on"));
+    }
+    terminal.message(
+        "keep the former key as long as you keep backups from before: they open with it alone",
+    );
+    terminal.data(&id)
+}
+
+fn no_target() -> Failure {
+    let detail = "the master key is not in the data folder, so the next one has to be named";
+    Failure::usage(CommandCode::CommandLineInvalid, detail)
+        .hint("`gpuaas key rotate --master-key SOURCE --to SOURCE --reason TEXT`")
+}
+
+async fn move_values(
+    store: &Store,
+    id: &str,
+    to: &KeySource,
+    args: &KeyRotateArgs,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let before = store.master_keys().await.map_err(store_failure)?.sealing;
+    let entry = |action: &str| NewAuditEntry {
+        actor: args.who.actor.clone(),
+        action: action.to_owned(),
+        subject: id.to_owned(),
+        detail: json!({ "reason": args.reason.trim(), "source": to.to_string() }),
+    };
+    let now = || RealClock.now();
+    let begun = store.begin_key_rotation(now(), id, entry("master_key.rotate")).await;
+    if begun.map_err(store_failure)? {
+        terminal.message(&format!("key {id} seals from now on, and {before} no more"));
+    } else {
+        terminal.message(&format!("key {id} seals already: going on with what is left"));
+    }
+    let mut moved = 0;
+    loop {
+        match store.rewrap_batch(BATCH).await.map_err(store_failure)? {
+            0 => break,
+            some => moved += some,
+        }
+    }
+    let ended = store.end_key_rotation(now(), entry("master_key.retire")).await;
+    let all = ended.map_err(store_failure)?;
+    terminal.message(&format!("{moved} values were moved; all {all} are sealed with key {id}"));
+    Ok(())
+}
+
+/// Puts the next key in the place of the data folder's, which is kept under its identifier.
+fn retire_file(data: &Path, id: &str, to: &KeySource) -> io::Result<()> {
+    let (file, next) = (data.join(KEY_FILE), data.join(NEXT_KEY_FILE));
+    let kept = gpuaas_store::MasterKey::load_or_create(&file).map_err(io::Error::other)?;
+    if kept.id_hex() == id {
+        return Ok(());
+    }
+    match fs::hard_link(&file, data.join(format!("{KEY_FILE}.former-{}", kept.id_hex()))) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    if *to == KeySource::File(next.clone()) {
+        fs::rename(&next, &file)?;
+    } else {
+        fs::remove_file(&file)?;
+    }
+    fs::File::open(data)?.sync_all()
+}
+
+#[cfg(test)]
+#[path = "key_tests.rs"]
+mod tests;
