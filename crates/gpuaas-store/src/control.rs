@@ -5,7 +5,7 @@
 //! cluster and its number there. A database at another place was copied or moved, and changes
 //! nothing in a region before its mark has shown that no other control plane answers.
 
-use gpuaas_core::control_mark::ControlRecord;
+use gpuaas_core::control_mark::{ControlRecord, ControlState};
 use gpuaas_types::api::SiteControl;
 use gpuaas_types::{SiteId, Timestamp};
 use uuid::Uuid;
@@ -156,9 +156,30 @@ impl Store {
         let Db::Postgres { .. } = &self.inner.db else {
             return Ok(self.inner.file_place.clone());
         };
-        let sql = "SELECT system_identifier::text || '/' || oid::text FROM pg_control_system(), \
-                   pg_database WHERE datname = current_database()";
-        let row = self.reader().await?.first(sql, args![]).await?;
-        row.ok_or_else(|| StoreError::corrupt("pg_database", "it has no row"))?.cols().next()
+        server_place(&mut self.reader().await?).await
     }
+}
+
+/// Identity of a PostgreSQL server and of the database there.
+pub(crate) async fn server_place(conn: &mut Conn) -> Result<String, StoreError> {
+    let sql = "SELECT system_identifier::text || '/' || oid::text FROM pg_control_system(), \
+               pg_database WHERE datname = current_database()";
+    let row = conn.first(sql, args![]).await?;
+    row.ok_or_else(|| StoreError::corrupt("pg_database", "it has no row"))?.cols().next()
+}
+
+/// Takes the regions that this database changes with a higher term: another copy of it that runs all
+/// the same yields. Answers how many there are; one that it had yielded stays so.
+pub(crate) async fn take_held_regions(conn: &mut Conn, now: Timestamp) -> Result<u64, StoreError> {
+    let mut taken = 0;
+    for row in conn.all("SELECT region FROM region_control", args![]).await? {
+        let region: String = row.cols().next()?;
+        let mut record = read_control(conn, &region).await?;
+        if record.state == ControlState::Held {
+            record.take(None, now);
+            put_control(conn, &region, &record).await?;
+            taken += 1;
+        }
+    }
+    Ok(taken)
 }

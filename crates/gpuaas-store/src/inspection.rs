@@ -72,7 +72,7 @@ pub async fn inspect_database(url: &str) -> Result<DatabaseInspection, StoreErro
     }
 }
 
-fn inspect_file(path: &Path) -> Result<DatabaseInspection, StoreError> {
+pub(crate) fn inspect_file(path: &Path) -> Result<DatabaseInspection, StoreError> {
     let connection = open_to_read(path)?;
     let text = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0));
     let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;

@@ -104,6 +104,7 @@ mod tables;
 mod task_key;
 mod timeline;
 mod token;
+mod transfer;
 mod watch;
 
 pub use access_token::NewAccessToken;
@@ -165,4 +166,7 @@ pub use tables::slice_topology::SliceTopology;
 pub use tables::token::{NewToken, TokenGrant, TokenPurpose};
 pub use timeline::StoredTimelineEvent;
 pub use token::{EnrolledAgent, NewAgentCredential, NewEnrollment, sha256};
+pub use transfer::{
+    StoreTransfer, TransferReport, TransferredTable, measure_transfer, transfer_store,
+};
 pub use watch::{MachineRead, ObservedEvent, WatchLease, WatchUpdate, WatchedMachine};

@@ -34,11 +34,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Open`] with code `database_url_invalid`, `database_unreachable`,
-    /// `database_unwritable`, `database_corrupt`, `migration_failed` or `master_key_wrong`, each with a hint.
+    /// `database_unwritable`, `database_corrupt`, `migration_failed`, `store_moved` or
+    /// `master_key_wrong`, each with a hint.
     pub async fn open(url: &str, keys: impl Into<KeyRing>) -> Result<Self, StoreError> {
         let keys = keys.into();
         let counters = Arc::new(SentCounters::default());
-        let mut place = None;
+        let (mut place, mut file) = (None, None);
         let db = match DatabaseUrl::parse(url)? {
             DatabaseUrl::Postgres(options) => {
                 let pool = Arc::new(postgres::open(*options).await?);
@@ -49,10 +50,11 @@ impl Store {
             DatabaseUrl::File(path) => {
                 make_private(&path)?;
                 place = file_place(&path);
+                file = Some(path.clone());
                 sqlite(SqliteLocation::File(path), Arc::clone(&counters))?
             }
         };
-        Self::opened(db, keys, counters, place).await
+        Self::opened(db, keys, counters, place, file).await
     }
 
     /// An empty SQLite database in memory, gone with the last clone of the store. For simulations,
@@ -64,7 +66,7 @@ impl Store {
         let keys = keys.into();
         let counters = Arc::new(SentCounters::default());
         let db = sqlite(SqliteLocation::Memory, Arc::clone(&counters))?;
-        Self::opened(db, keys, counters, None).await
+        Self::opened(db, keys, counters, None, None).await
     }
 
     async fn opened(
@@ -72,6 +74,7 @@ impl Store {
         key: KeyRing,
         counters: Arc<SentCounters>,
         file_place: Option<String>,
+        file: Option<PathBuf>,
     ) -> Result<Self, StoreError> {
         note_panic_locations();
         let (due, _) = watch::channel(0);
@@ -100,6 +103,7 @@ impl Store {
                 tasks,
             }),
         };
+        store.refuse_moved(file.as_deref()).await?;
         store.check_key().await?;
         store.name_regions().await?;
         store.note_place().await?;

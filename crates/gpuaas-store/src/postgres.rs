@@ -64,7 +64,7 @@ const SETTINGS: [(&str, &str); 8] = [
 
 /// Key of the advisory lock under which control planes start. Advisory locks belong to a database,
 /// so it needs to be unlike no other than those of this crate.
-const STARTUP_KEY: i64 = 0x6770_7561_6173_0001;
+pub(crate) const STARTUP_KEY: i64 = 0x6770_7561_6173_0001;
 /// Limits of the transaction that holds the startup lock. A replica waits for it longer than one
 /// that stands still can hold it.
 const STARTUP_LIMITS: &str = "SET LOCAL idle_in_transaction_session_timeout = '30s'; \

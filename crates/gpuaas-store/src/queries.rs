@@ -3,7 +3,7 @@
 use gpuaas_core::record::NodeRecord;
 use gpuaas_types::{NodeId, RunId, SiteId, Step, Timestamp};
 
-use crate::database::args;
+use crate::database::{Conn, args};
 use crate::error::StoreError;
 use crate::store::{Db, Store};
 use crate::tables::node::{node_columns, node_from, read_node};
@@ -140,17 +140,17 @@ impl Store {
         if matches!(self.inner.db, Db::Postgres { .. }) {
             return Ok(0);
         }
-        self.write(move |conn| {
-            Box::pin(async move {
-                conn.execute("UPDATE site_watch SET lease_until = 0", args![]).await?;
-                conn.execute(
-                    "UPDATE run SET lease_until = 0, due_at = $1 WHERE lease_until > 0 \
-                     AND status IN ('running', 'waiting')",
-                    args![now],
-                )
-                .await
-            })
-        })
-        .await
+        self.write(move |conn| Box::pin(async move { end_leases(conn, now).await })).await
     }
+}
+
+/// Ends every lease at once, where nobody is left who holds one. Answers how many runs had one.
+pub(crate) async fn end_leases(conn: &mut Conn, now: Timestamp) -> Result<u64, StoreError> {
+    conn.execute("UPDATE site_watch SET lease_until = 0", args![]).await?;
+    conn.execute(
+        "UPDATE run SET lease_until = 0, due_at = $1 WHERE lease_until > 0 \
+         AND status IN ('running', 'waiting')",
+        args![now],
+    )
+    .await
 }

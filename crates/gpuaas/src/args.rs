@@ -27,6 +27,7 @@ mod image;
 mod image_overrides;
 mod key;
 mod login;
+mod migrate_store;
 mod node;
 mod node_task;
 mod oidc;
@@ -70,6 +71,7 @@ pub use image::{
 pub use image_overrides::{OverrideArgs, override_names};
 pub use key::{KeyCommand, KeyRotateArgs, KeyShowArgs, MasterKeyArgs, OwnDatabaseArgs};
 pub use login::{LoginArgs, LogoutArgs, SignInContextArgs};
+pub use migrate_store::MigrateStoreArgs;
 pub use node::{
     NodeCommand, NodeListArgs, NodeSetArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs,
 };
@@ -198,6 +200,8 @@ pub enum Command {
     Backup(BackupArgs),
     /// Make a data folder from a backup.
     Restore(RestoreArgs),
+    /// Move everything of the embedded database to PostgreSQL, where several control planes share it.
+    MigrateStore(MigrateStoreArgs),
     /// Say what is wrong with this host's control plane, and what to do about it.
     Doctor(DoctorArgs),
     /// Control planes by name, for who has several.

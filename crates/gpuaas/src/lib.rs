@@ -32,6 +32,7 @@ mod login;
 mod manifest;
 mod manual;
 mod master_key;
+mod migrate_store;
 mod node_list;
 pub mod node_task;
 pub mod offboarding;
@@ -144,6 +145,7 @@ async fn dispatch(
         Command::Backup(args) => backup::run(args, terminal).await,
         Command::Restore(args) => restore::run(args, terminal).await,
         Command::Key(command) => key::run(command, terminal).await,
+        Command::MigrateStore(args) => migrate_store::run(args, terminal).await,
         Command::Doctor(args) => doctor::run(args, terminal).await,
         Command::Context(command) => contexts::run(command, terminal),
         Command::Completion(args) => completion::print(args.shell, terminal),

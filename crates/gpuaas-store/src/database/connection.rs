@@ -310,6 +310,33 @@ impl Conn {
         Ok(rows.into_iter().map(Row::Postgres).collect())
     }
 
+    /// `INSERT INTO table (columns)` for any number of rows, on PostgreSQL.
+    pub(crate) async fn insert_arrays(
+        &mut self,
+        head: &str,
+        rows: Vec<Vec<Val>>,
+    ) -> Result<(), StoreError> {
+        let width = rows.first().map_or(0, Vec::len);
+        let columns: Vec<String> = (1..=width).map(|n| format!("${n}")).collect();
+        let sql = format!("{head} SELECT * FROM UNNEST({})", columns.join(", "));
+        self.query_as_columns(Cow::Owned(sql), columns_of(rows)).await.map(drop)
+    }
+
+    /// Calls `visit` with each row of a statement as it comes, on PostgreSQL: not all are in memory.
+    pub(crate) async fn visit_rows(
+        &mut self,
+        sql: String,
+        mut visit: impl FnMut(&Row) -> Result<(), StoreError> + Send,
+    ) -> Result<(), StoreError> {
+        self.note(&sql);
+        match &mut self.driver {
+            Driver::Postgres(session) => {
+                session.visit(Cow::Owned(sql), |row| visit(&Row::Postgres(row))).await
+            }
+            _ => Err(StoreError::unavailable("the rows of a file come all at once")),
+        }
+    }
+
     /// Runs a statement for any number of rows, now; answers what it returns.
     ///
     /// PostgreSQL gets an array for each column, so there is one text, and one plan, for any number

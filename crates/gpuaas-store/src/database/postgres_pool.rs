@@ -229,6 +229,23 @@ impl PostgresSession {
         Ok(rows?)
     }
 
+    /// Runs a statement, and calls `visit` with each of its rows as it comes. Where `visit` fails,
+    /// the rows that follow are not read, and the connection is closed.
+    pub(crate) async fn visit(
+        &mut self,
+        sql: Sql,
+        mut visit: impl FnMut(PgRow) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let before = std::mem::replace(&mut self.state, SessionState::Sent);
+        let mut rows = statement(sql).fetch(self.connection()?);
+        while let Some(row) = rows.try_next().await? {
+            visit(row)?;
+        }
+        drop(rows);
+        self.answered(before, None);
+        Ok(())
+    }
+
     /// Runs a statement whose values are columns; answers its rows.
     pub(crate) async fn query_columns(
         &mut self,

@@ -31,7 +31,7 @@ async fn write(store: &Store, subjects: impl IntoIterator<Item = String>) {
 }
 
 /// Reads the chain in pages of three rows, and verifies it.
-async fn verify(store: &Store) -> Result<AuditVerdict, AuditFault> {
+pub(crate) async fn verify(store: &Store) -> Result<AuditVerdict, AuditFault> {
     let page = |after| store.audit_chain(Page { after, limit: 3 });
     let mut rows: AuditChainRows = page(None).await.unwrap();
     let mut verifier = ChainVerifier::new(&rows.anchor, None)?;

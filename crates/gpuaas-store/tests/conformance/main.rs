@@ -39,5 +39,6 @@ mod slice_runs;
 mod slots;
 mod step_durations;
 mod tokens;
+mod transfer;
 mod watching;
 mod writing;

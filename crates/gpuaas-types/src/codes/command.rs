@@ -429,6 +429,9 @@ SshMissing "ssh_missing" "ssh cannot be run" {
 StandInsNotLocal "stand_ins_not_local" "Stand-ins speak in plain text" {
     doc: "Simulated hosts reach the control plane without TLS, which is for loopback addresses",
 }
+StoreMoved "store_moved" "The content of this store is elsewhere now" {
+    doc: "`gpuaas migrate-store --from DIR --to URL` moved it to PostgreSQL; two control planes with one history would change the same machines",
+}
 TokenFileUnwritable "token_file_unwritable" "The file for the token cannot be made" {
     doc: "A token is shown once, so the file is made first, and nothing was asked of the control plane",
 }
@@ -473,6 +476,15 @@ SlicesNotClean "slices_not_clean" "Slices did not come back as they have to" {
 }
 TopologyNotExact "topology_not_exact" "A slot map was not as it has to be" {
     doc: "`gpuaas bench topology`: a fault had another code or none, a healthy host was blamed, or a device was in two slots",
+}
+TransferDiffers "transfer_differs" "What arrived is not what was read" {
+    doc: "`gpuaas migrate-store --from DIR --to URL` compares rows and digests of each table before it keeps anything",
+}
+TransferSourceUnready "transfer_source_unready" "The store cannot be moved as it is" {
+    doc: "The database of the folder is not there, is damaged, or has the tables of another version",
+}
+TransferTargetUsed "transfer_target_used" "The database is not empty" {
+    doc: "`gpuaas migrate-store --from DIR --to URL` fills a database of its own; the one that is named has rows, or the tables of another version",
 }
 UnexpectedAnswer "unexpected_answer" "The answer is not a control plane's" {
     doc: "Something else answers at the URL, or another version of the control plane",

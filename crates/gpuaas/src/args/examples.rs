@@ -183,6 +183,10 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
         "restore",
         "gpuaas restore /var/backups/gpuaas-2026-11-23 --key-file backup.key --reason \"disk lost\"",
     ),
+    (
+        "migrate-store",
+        "gpuaas migrate-store --from gpuaas-data --to postgres://gpuaas@db.example/gpuaas --dry-run",
+    ),
     ("doctor", "gpuaas doctor --data gpuaas-data -o json"),
     (
         "context add",

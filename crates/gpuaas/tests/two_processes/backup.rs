@@ -10,12 +10,12 @@ use serde_json::Value;
 use crate::replicas::wait_at_most;
 use crate::rig::Rig;
 
-const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];
+pub(crate) const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];
 /// Longest time for three runs, whose hosts are processes of this machine.
-const PATIENCE_SECONDS: f64 = 240.0;
+pub(crate) const PATIENCE_SECONDS: f64 = 240.0;
 
 /// What the region counted.
-fn record(rig: &Rig) -> Value {
+pub(crate) fn record(rig: &Rig) -> Value {
     let (url, _) = rig.sim.value("listening").split_once("/MAAS").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -25,12 +25,12 @@ fn record(rig: &Rig) -> Value {
 }
 
 /// How often each machine was deployed.
-fn deploys(record: &Value) -> Vec<u64> {
+pub(crate) fn deploys(record: &Value) -> Vec<u64> {
     let machines = record["machines"].as_object().unwrap().values();
     machines.map(|machine| machine["deploys"].as_u64().unwrap_or_default()).collect()
 }
 
-fn begin_runs(rig: &Rig, names: &[&str]) {
+pub(crate) fn begin_runs(rig: &Rig, names: &[&str]) {
     gpuaas_client::install_cryptography();
     rig.add_site();
     rig.good("profile add h200 --set site_bootstrap_bundle_ref=site-base@1.0.0");
@@ -59,7 +59,7 @@ fn restore(rig: &mut Rig, name: &str) {
 }
 
 /// Nodes with this value of a field, of those that the restored control plane lists.
-fn nodes_with(rig: &Rig, of: impl Fn(&Value) -> bool) -> usize {
+pub(crate) fn nodes_with(rig: &Rig, of: impl Fn(&Value) -> bool) -> usize {
     let list = rig.json("node list -o json");
     list["items"].as_array().unwrap().iter().filter(|node| of(node)).count()
 }

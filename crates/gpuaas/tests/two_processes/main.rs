@@ -8,6 +8,7 @@ mod attack;
 mod backup;
 mod events;
 mod loops;
+mod migrate_store;
 mod oidc;
 mod prometheus;
 mod real_host;

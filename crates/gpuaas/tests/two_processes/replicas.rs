@@ -29,7 +29,7 @@ const LOOK_SECONDS: f64 = 0.05;
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 #[expect(clippy::disallowed_methods, reason = "tests are configured by the environment")]
-fn setting(name: &str) -> Option<String> {
+pub(crate) fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

@@ -158,6 +158,13 @@ impl Rig {
         self.control_plane = serve(self.dir.path(), addresses, agent, "again.log", &[]);
     }
 
+    /// Starts a control plane that was stopped again, at the addresses that its nodes know.
+    pub(crate) fn start_again(&mut self, log: &str, options: &[&str]) {
+        let addresses = self.addresses();
+        let addresses = [addresses[0].as_str(), addresses[1].as_str()];
+        self.control_plane = serve(self.dir.path(), addresses, &agent(), log, options);
+    }
+
     /// Kills the control plane, and starts another one at its addresses, with the data folder in the
     /// folder `other`.
     pub(crate) fn replace(&mut self, other: &str) {
