@@ -13,6 +13,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use gpuaas_artifact::catalog::OWN_NAME;
 use gpuaas_artifact::{CatalogBundle, CatalogError, CheckedBundle};
 use gpuaas_bundle::{
     Envelope, HostValue, InputError, Inputs, Manifest, PublicKey, TrustedKey, host_value,
@@ -132,7 +133,8 @@ async fn verify_or_sign(
 
 pub(crate) async fn trusted_keys(ctx: &Ctx) -> ApiResult<Vec<TrustedKey>> {
     let mut trusted = vec![ctx.bundles.own_key().clone()];
-    trusted.extend(bundles::trusted_keys(&ctx.store).await?);
+    let kept = bundles::trusted_keys(&ctx.store).await?;
+    trusted.extend(kept.into_iter().filter(|one| one.key != ctx.bundles.own_key().key));
     Ok(trusted)
 }
 
@@ -324,7 +326,7 @@ pub(crate) async fn trust(
     Body(asked): Body<BundleKeyView>,
 ) -> ApiResult<(StatusCode, Json<BundleKeyView>)> {
     let name = checked_label("name", &asked.name)?;
-    if name == ctx.bundles.own_key().name {
+    if name.starts_with(OWN_NAME) {
         return Err(invalid("name", "that is the control plane's own key").into());
     }
     let key: PublicKey = asked.key.parse().map_err(|_| {

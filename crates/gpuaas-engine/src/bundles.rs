@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gpuaas_artifact::catalog::OWN_NAME;
 use gpuaas_artifact::{
     BundleCatalog, CatalogBundle, CatalogError, CheckedBundle, CommissioningScript,
     built_in_archives,
@@ -49,11 +50,38 @@ pub async fn seed_built_in(
             built_in: true,
             archive,
             envelope: serde_json::to_value(&envelope).unwrap_or_default(),
-            published_by: gpuaas_artifact::catalog::OWN_NAME.to_owned(),
+            published_by: OWN_NAME.to_owned(),
         };
         store.add_bundle(now, new).await?;
     }
+    sign_anew(store, key, now).await?;
     refresh(store, catalog).await?;
+    Ok(())
+}
+
+/// Signs what a former key of this database's control planes signed, so that it counts after the end of
+/// that key.
+async fn sign_anew(store: &Store, key: &SigningKey, now: Timestamp) -> Result<(), SeedError> {
+    let is_former = |one: &TrustedKey| one.name.starts_with(OWN_NAME) && one.key != key.public();
+    let former = trusted_keys(store).await?.into_iter().filter(is_former);
+    // What they signed stays theirs after their end.
+    let former: Vec<TrustedKey> = former.map(|one| TrustedKey { until: None, ..one }).collect();
+    if former.is_empty() {
+        return Ok(());
+    }
+    for StoredBundle { bundle, .. } in store.bundles_after(0).await? {
+        let Ok(checked) = CheckedBundle::read(&bundle.archive) else { continue };
+        let Ok(envelope) = serde_json::from_value::<Envelope>(bundle.envelope) else { continue };
+        let reference = checked.reference();
+        if envelope.verify_digest(&former, &reference, checked.digest, now).is_err() {
+            continue;
+        }
+        let envelope = key
+            .sign(&checked.statement(now))
+            .map_err(|source| CatalogError::Signature { bundle: reference, source })?;
+        let envelope = serde_json::to_value(&envelope).unwrap_or_default();
+        store.sign_bundle_anew(&bundle.digest, &envelope).await?;
+    }
     Ok(())
 }
 

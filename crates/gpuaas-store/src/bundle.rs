@@ -1,18 +1,20 @@
 //! Bundles that were published, who approved them where, and whose signatures count.
 //!
-//! A row is never changed. Of several bundles with one name and version, which only those that
+//! Of a row, only the signature ever changes, when a control plane has another key. Of several bundles with one name and version, which only those that
 //! come with the control plane may have, the newest has the name.
 
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{SiteId, Timestamp};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::database::{Cols, Val, args};
+use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::tables::secret::insert_secret;
+use crate::tables::audit::{self, NewAuditEntry};
+use crate::tables::sealed::secret_owner;
+use crate::tables::secret::{insert_secret, put_secret};
 
 const SIGNING_KEY: &str = "bundle_signing_key";
 const NODE_AUTHORITY: &str = "node_authority";
@@ -90,6 +92,13 @@ fn bundle(mut cols: Cols<'_>) -> Result<StoredBundle, StoreError> {
         },
         published_at: cols.at()?,
     })
+}
+
+async fn put_key(conn: &mut Conn, key: &BundleKey) -> Result<(), StoreError> {
+    let sql = "INSERT INTO bundle_key (name, public_key, until) VALUES ($1, $2, $3) \
+               ON CONFLICT (name) DO UPDATE SET public_key = excluded.public_key, \
+               until = excluded.until";
+    conn.execute(sql, args![&key.name, &key.public_key, key.until]).await.map(drop)
 }
 
 impl Store {
@@ -222,19 +231,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn trust_bundle_key(&self, key: BundleKey) -> Result<(), StoreError> {
-        self.write(move |conn| {
-            Box::pin(async move {
-                conn.execute(
-                    "INSERT INTO bundle_key (name, public_key, until) VALUES ($1, $2, $3) \
-                     ON CONFLICT (name) DO UPDATE SET public_key = excluded.public_key, \
-                     until = excluded.until",
-                    args![&key.name, &key.public_key, key.until],
-                )
-                .await
-                .map(drop)
-            })
-        })
-        .await
+        self.write(move |conn| Box::pin(async move { put_key(conn, &key).await })).await
     }
 
     /// Keys whose signatures count, or counted, by name.
@@ -260,6 +257,60 @@ impl Store {
         proposed: &SecretString,
     ) -> Result<SecretString, StoreError> {
         self.ensure_secret(SIGNING_KEY, proposed).await
+    }
+
+    /// Puts another signing key in the place of `from`, and notes which keys count and how long. Answers
+    /// whether it did: not where another key than `from` is kept by now.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn rotate_signing_key(
+        &self,
+        now: Timestamp,
+        from: &SecretString,
+        to: &SecretString,
+        keys: Vec<BundleKey>,
+        entry: NewAuditEntry,
+    ) -> Result<bool, StoreError> {
+        let owner = secret_owner(Uuid::nil(), SIGNING_KEY);
+        let sealed = self.seal(Uuid::nil(), SIGNING_KEY, to)?;
+        let (ring, from) = (self.key().clone(), from.clone());
+        self.write(move |conn| {
+            Box::pin(async move {
+                let sql = "SELECT sealed FROM secret WHERE owner = $1 AND name = $2 {LOCK}";
+                let row = conn.first(sql, args![Uuid::nil(), SIGNING_KEY]).await?;
+                let row = row.ok_or_else(|| StoreError::not_found("secret", SIGNING_KEY))?;
+                let present = ring.open(&owner, &row.cols().next::<Vec<u8>>()?)?;
+                if present.expose_secret() != from.expose_secret() {
+                    return Ok(false);
+                }
+                put_secret(conn, Uuid::nil(), SIGNING_KEY, sealed).await?;
+                for key in &keys {
+                    put_key(conn, key).await?;
+                }
+                audit::append(conn, now, &entry).await?;
+                Ok(true)
+            })
+        })
+        .await
+    }
+
+    /// Puts another signature of a bundle in the place of the one that is kept.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn sign_bundle_anew(&self, digest: &str, envelope: &Value) -> Result<(), StoreError> {
+        let (digest, envelope) = (digest.to_owned(), Val::json(envelope)?);
+        self.write(move |conn| {
+            Box::pin(async move {
+                let sql = "UPDATE bundle SET envelope = $1 WHERE digest = $2";
+                match conn.execute(sql, vec![envelope, (&digest).into()]).await? {
+                    0 => Err(StoreError::not_found("bundle", &digest)),
+                    _ => Ok(()),
+                }
+            })
+        })
+        .await
     }
 
     /// The authority that signs nodes' certificates, key and certificate: the one that is kept, or

@@ -54,7 +54,8 @@ pub use bench::BenchCommand;
 pub use bundle::{
     BundleApproveArgs, BundleBuildArgs, BundleCommand, BundleDiffArgs, BundleKeyArgs,
     BundleKindArgument, BundleLintArgs, BundleNewArgs, BundlePublishArgs, BundlePullArgs,
-    BundleRenderArgs, BundleShowArgs, BundleTrustArgs, BundleWithdrawArgs, RegistryArgs,
+    BundleRenderArgs, BundleRotateKeyArgs, BundleShowArgs, BundleTrustArgs, BundleWithdrawArgs,
+    RegistryArgs,
 };
 pub use context::{ContextAddArgs, ContextCommand, ContextListArgs, ContextNameArgs};
 pub use doctor::DoctorArgs;

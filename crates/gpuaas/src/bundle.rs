@@ -2,6 +2,7 @@
 
 mod oci;
 mod publish;
+mod rotate_key;
 mod signed_file;
 
 use std::collections::BTreeMap;
@@ -130,6 +131,7 @@ pub async fn run(command: BundleCommand, terminal: &mut Terminal) -> Result<(), 
         BundleCommand::Withdraw(args) => publish::approve(&args.into(), terminal).await,
         BundleCommand::Trust(args) => publish::trust(args, terminal).await,
         BundleCommand::Keys(args) => publish::keys(&args, terminal).await,
+        BundleCommand::RotateKey(args) => rotate_key::run(args, terminal).await,
     }
 }
 

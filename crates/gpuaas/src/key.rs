@@ -121,7 +121,7 @@ fn table(report: &KeyReport, style: Style) -> String {
 }
 
 /// Opens the database of a control plane that there is.
-async fn open(of: &OwnDatabaseArgs, loaded: &LoadedKeys) -> Result<Store, Failure> {
+pub(crate) async fn open(of: &OwnDatabaseArgs, loaded: &LoadedKeys) -> Result<Store, Failure> {
     let url = database_url(&of.data, of.database.as_deref());
     if let Some(path) = embedded_path(&url).filter(|path| !path.exists()) {
         return Err(nothing_here(&path));
@@ -130,7 +130,7 @@ async fn open(of: &OwnDatabaseArgs, loaded: &LoadedKeys) -> Result<Store, Failur
     Store::open(&url, ring).await.map_err(store_failure)
 }
 
-fn nothing_here(path: &Path) -> Failure {
+pub(crate) fn nothing_here(path: &Path) -> Failure {
     let detail = format!("{} is not there", path.display());
     Failure::usage(CommandCode::NothingToReset, detail).hint(
         "run it on the control plane's host, and name what `gpuaas serve` is started with: \

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use gpuaas_bundle::manifest::BundleReference;
 use gpuaas_bundle::{
-    AGENT_FILE, Archive, Artifact, BundleKind, Digest, Gate, Manifest, SigningKey, TrustedKey,
+    AGENT_FILE, Archive, Artifact, BundleKind, Digest, Gate, Manifest, PublicKey, SigningKey,
+    TrustedKey,
 };
 use gpuaas_types::api::BundlePin;
 use parking_lot::RwLock;
@@ -20,6 +21,12 @@ use crate::store::ArtifactStore;
 const MAX_DEPTH: usize = 8;
 /// Name of the control plane's own signing key.
 pub const OWN_NAME: &str = "this control plane";
+
+/// Name of a signing key of control planes of this database, present or former, by its identifier.
+#[must_use]
+pub fn own_key_name(key: &PublicKey) -> String {
+    format!("{OWN_NAME}, key {}", key.id())
+}
 
 #[derive(Debug, Default)]
 struct Index {

@@ -22,4 +22,4 @@ mod tests;
 pub use built_in::built_in_archives;
 pub use bundle::{CatalogBundle, CheckedBundle};
 pub use error::{CatalogError, secret_hint};
-pub use index::{BundleCatalog, OWN_NAME};
+pub use index::{BundleCatalog, OWN_NAME, own_key_name};

@@ -1,6 +1,8 @@
 //! Bundles, approvals and keys, and what agents say of gates.
 
-use gpuaas_store::{BundleKey, ExposeSecret as _, NewBundle, SecretOwner, SecretString};
+use gpuaas_store::{
+    BundleKey, ExposeSecret as _, NewAuditEntry, NewBundle, SecretOwner, SecretString,
+};
 use gpuaas_types::SiteId;
 use gpuaas_types::agent::{Gate, GateClass, GateReport};
 
@@ -78,6 +80,40 @@ fn keys_are_kept_and_the_own_one_is_made_once() {
         let first = store.ensure_signing_key(&propose("one")).await.unwrap();
         let again = store.ensure_signing_key(&propose("two")).await.unwrap();
         assert_eq!((first.expose_secret(), again.expose_secret()), ("one", "one"));
+    });
+}
+
+#[test]
+fn the_own_key_is_replaced_once_and_signatures_with_it() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let [one, two, three] =
+            ["one", "two", "three"].map(|text| SecretString::from(text.to_owned()));
+        store.ensure_signing_key(&one).await.unwrap();
+        let keys = || {
+            let key =
+                |name: &str, until| BundleKey { name: name.into(), public_key: name.into(), until };
+            vec![key("1", Some(at(9.0))), key("2", None)]
+        };
+        let entry = || NewAuditEntry {
+            actor: "ann".to_owned(),
+            action: "bundle_key.rotate".to_owned(),
+            subject: "2".to_owned(),
+            detail: serde_json::json!({}),
+        };
+        assert!(store.rotate_signing_key(NOON, &one, &two, keys(), entry()).await.unwrap());
+        assert!(!store.rotate_signing_key(NOON, &one, &three, Vec::new(), entry()).await.unwrap());
+        let kept = store.ensure_signing_key(&three).await.unwrap();
+        assert_eq!(kept.expose_secret(), "two");
+        assert_eq!(store.bundle_keys().await.unwrap(), keys());
+
+        store.add_bundle(NOON, bundle("a", "1", false)).await.unwrap();
+        let envelope = serde_json::json!({ "payload": "y" });
+        store.sign_bundle_anew("1", &envelope).await.unwrap();
+        let signed = &store.bundles_after(0).await.unwrap()[0].bundle;
+        assert_eq!(signed, &NewBundle { envelope: envelope.clone(), ..bundle("a", "1", false) });
+        assert_eq!(code(store.sign_bundle_anew("2", &envelope).await), "not_found");
     });
 }
 

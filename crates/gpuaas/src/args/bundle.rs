@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use gpuaas_types::Timestamp;
 
+use super::key::OwnDatabaseArgs;
 use super::profile::Assignment;
 use super::shared::{ActorArgs, ListArgs};
-use gpuaas_client::arguments::{ApiArgs, ConnectionArgs, Format};
+use gpuaas_client::arguments::{ApiArgs, ConnectionArgs, Format, positive};
 
 /// `gpuaas bundle`. What makes and shows bundles works without a control plane, except where a
 /// bundle is named that only the control plane has.
@@ -41,6 +42,9 @@ pub enum BundleCommand {
     Trust(BundleTrustArgs),
     /// List the keys whose signatures count.
     Keys(ListArgs),
+    /// Give the control planes another key of their own, at their database itself; on the host, without the
+    /// API.
+    RotateKey(BundleRotateKeyArgs),
 }
 
 /// What a bundle is for.
@@ -269,6 +273,23 @@ pub struct BundleTrustArgs {
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
+}
+
+/// `gpuaas bundle rotate-key`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleRotateKeyArgs {
+    /// Where the key is.
+    #[command(flatten)]
+    pub of: OwnDatabaseArgs,
+    /// How long signatures of the former key still count, for hosts that are being installed, in days.
+    #[arg(long, value_name = "DAYS", default_value = "7", value_parser = positive)]
+    pub grace_days: f64,
+    /// Why; kept in the audit.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Who does so.
+    #[command(flatten)]
+    pub who: ActorArgs,
 }
 
 /// `gpuaas bundle pull`.

@@ -132,6 +132,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("bundle trust", "gpuaas bundle trust MCowBQYDK2VwAyEA --name site-team"),
     ("bundle keys", "gpuaas bundle keys"),
+    ("bundle rotate-key", "gpuaas bundle rotate-key --data gpuaas-data --reason \"once a year\""),
     ("image pack", "gpuaas image pack rootfs --to gpuaas-h200-host-ubuntu2404.tar.gz"),
     ("image lint", "gpuaas image lint gpuaas-h200-host-ubuntu2404.tar.gz --boot-disk 80G"),
     ("image pipeline", "gpuaas image pipeline --dry-run --upload=0"),
