@@ -1,5 +1,5 @@
 //! The corpus, and what a seed makes of it.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test")]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -145,16 +145,25 @@ fn mutated(input: &[u8], others: &[(String, Vec<u8>)], numbers: &mut Numbers) ->
     bytes
 }
 
-/// Runs a target with so many changes of each input of its corpus, the same ones each time.
+/// A number of the environment, for those who want more than the suite has time for.
+fn asked(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap())
+}
+
+/// Runs a target with so many changes of each input of its corpus, the same ones each time. Changes of
+/// `GPUAAS_FUZZ_SEED` are others, and `GPUAAS_FUZZ_TIMES` makes that many times more of them.
 fn mutate(name: &str, each: usize) {
-    let (target, mut numbers) = (target(name), Numbers(0x6770_7561_6173));
+    let seed = asked("GPUAAS_FUZZ_SEED").unwrap_or(0x6770_7561_6173);
+    let times = asked("GPUAAS_FUZZ_TIMES").map_or(1, |times| usize::try_from(times).unwrap());
+    let (target, mut numbers) = (target(name), Numbers(seed));
     let corpus = corpus(target);
     for (file, input) in &corpus {
-        for turn in 0..each {
+        for turn in 0..each * times {
             let changed = mutated(input, &corpus, &mut numbers);
-            run(target, &changed, &format!("change {turn} of {file}"));
+            run(target, &changed, &format!("change {turn} of {file}, seed {seed}"));
         }
     }
+    println!("{name}: {} executions", corpus.len() * each * times);
 }
 
 #[test]
