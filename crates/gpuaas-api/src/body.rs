@@ -132,6 +132,15 @@ pub(crate) struct SitePageFilter<C> {
     _named_by: PhantomData<C>,
 }
 
+/// A query that may narrow a list that has no pages.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WholeListFilter {
+    /// Only what this lets pass, such as `name~rack`.
+    #[schemars(length(max = 2000))]
+    pub(crate) filter: Option<String>,
+}
+
 /// A query that may name a page of a list whose items are named by a `C`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, bound = "")]

@@ -15,6 +15,7 @@ use gpuaas_types::event::{
     DeadLetter, EventSinkKind, EventSinkRemoval, EventSinkView, MintedWebhook, ReplayAnswer,
     ReplayRequest, WebhookRequest,
 };
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 use gpuaas_types::{EventSinkId, Problem};
 use schemars::JsonSchema;
@@ -26,7 +27,7 @@ use crate::body::{Body, Key, QueryParams};
 use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, invalid};
 
 /// What secrets of webhooks begin with (Standard Webhooks, "Signature scheme").
@@ -127,6 +128,9 @@ pub(crate) async fn remove(
 pub(crate) struct LetterQuery {
     /// Only of the sink of this name.
     sink: Option<String>,
+    /// Only what this lets pass, such as `code=refused failed>2026-11-01`.
+    #[schemars(length(max = 2000))]
+    filter: Option<String>,
     /// After this letter, in the order of the list.
     #[schemars(with = "Option<text::NumberText>")]
     after: Option<String>,
@@ -135,13 +139,15 @@ pub(crate) struct LetterQuery {
     limit: Option<u32>,
 }
 
-/// `GET /api/v1/dead-letters?sink=&after=&limit=`: the oldest first.
+/// `GET /api/v1/dead-letters?sink=&filter=&after=&limit=`: the oldest first.
 pub(crate) async fn dead_letters(
     State(ctx): State<Ctx>,
     QueryParams(asked): QueryParams<LetterQuery>,
 ) -> ApiResult<Json<List<DeadLetter>>> {
     let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
-    let letters = ctx.store.dead_letters(asked.sink.as_deref(), page.query()).await?;
+    let filter = list_filter(FilterList::DeadLetters, asked.filter.as_deref())?;
+    let sink = asked.sink.as_deref();
+    let letters = ctx.store.dead_letters(sink, filter.as_ref(), page.query()).await?;
     Ok(Json(page.list(letters, |letter| letter.id.to_string(), |letter| letter)))
 }
 

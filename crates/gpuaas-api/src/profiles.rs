@@ -6,15 +6,17 @@ use axum::http::StatusCode;
 use gpuaas_store::StoreError;
 use gpuaas_types::api::{List, ProfileCreate, ProfilePreset, ProfileResource};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, SiteId};
 use serde_json::{Map, Value, json};
 
 use crate::audit::spec_digest;
-use crate::body::{Body, Key, Keys};
+use crate::body::{Body, Key, Keys, QueryParams, WholeListFilter};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::etag::{IfMatch, Tagged};
+use crate::pages::list_filter;
 use crate::problem::{ApiResult, invalid, problem};
 use crate::{bundles, check, strict};
 
@@ -37,8 +39,12 @@ pub(crate) async fn create(
 }
 
 /// `GET /api/v1/profiles`.
-pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<ProfileResource>>> {
-    Ok(Json(List::whole(ctx.store.profiles().await?)))
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    QueryParams(asked): QueryParams<WholeListFilter>,
+) -> ApiResult<Json<List<ProfileResource>>> {
+    let filter = list_filter(FilterList::Profiles, asked.filter.as_deref())?;
+    Ok(Json(List::whole(ctx.store.list_profiles(filter.as_ref()).await?)))
 }
 
 /// `GET /api/v1/profile-presets`: one to begin with for each class of hardware.

@@ -8,6 +8,7 @@ use gpuaas_types::RoceAssignmentId;
 use gpuaas_types::api::{List, RoceResource};
 use gpuaas_types::change::RoceChange;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::text;
 use schemars::JsonSchema;
@@ -19,7 +20,7 @@ use crate::body::{Body, QueryParams, site_id};
 use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, invalid, problem};
 
 /// `POST /api/v1/roce-assignments`.
@@ -46,6 +47,9 @@ pub(crate) struct Filter {
     site: Option<String>,
     /// Of this host.
     hostname: Option<String>,
+    /// Only what this lets pass, such as `subnet=10.8.0.0/16`.
+    #[schemars(length(max = 2000))]
+    filter: Option<String>,
     /// After this one, in the order of the list.
     #[schemars(with = "Option<text::FilledText>")]
     after: Option<String>,
@@ -54,7 +58,7 @@ pub(crate) struct Filter {
     limit: Option<u32>,
 }
 
-/// `GET /api/v1/roce-assignments?site=&hostname=&after=&limit=`: by site, host and interface.
+/// `GET /api/v1/roce-assignments?site=&hostname=&filter=&after=&limit=`: by site, host and interface.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     QueryParams(filter): QueryParams<Filter>,
@@ -62,7 +66,8 @@ pub(crate) async fn list(
     site_id(&ctx, filter.site.as_deref()).await?;
     let page = PageRequest::<String>::parse(filter.after.as_deref(), filter.limit)?;
     let hostname = filter.hostname.map(|name| name.to_ascii_lowercase());
-    let mut items = ctx.store.roce_assignments().await?;
+    let asked = list_filter(FilterList::Roce, filter.filter.as_deref())?;
+    let mut items = ctx.store.list_roce_assignments(asked.as_ref()).await?;
     items.retain(|item| {
         filter.site.as_ref().is_none_or(|site| *site == item.spec.site)
             && hostname.as_ref().is_none_or(|name| *name == item.spec.hostname)

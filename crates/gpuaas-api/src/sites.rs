@@ -7,15 +7,17 @@ use gpuaas_store::{ExposeSecret as _, SecretString, StoreError};
 use gpuaas_types::api::{List, SiteCreate, SiteResource};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{Problem, SiteId};
 use serde_json::{Map, Value, json};
 
 use crate::audit::spec_digest;
-use crate::body::{Body, Key};
+use crate::body::{Body, Key, QueryParams, WholeListFilter};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::etag::{IfMatch, Tagged};
+use crate::pages::list_filter;
 use crate::problem::{ApiResult, invalid, problem};
 use crate::second_person::{self, CheckedRequest, Guarded};
 use crate::{bundles, check, control, probe, strict};
@@ -50,8 +52,10 @@ pub(crate) async fn create(
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     caller: Caller,
+    QueryParams(asked): QueryParams<WholeListFilter>,
 ) -> ApiResult<Json<List<SiteResource>>> {
-    let sites = ctx.store.sites().await?.into_iter();
+    let filter = list_filter(FilterList::Sites, asked.filter.as_deref())?;
+    let sites = ctx.store.list_sites(filter.as_ref()).await?.into_iter();
     let sites = sites.filter(|site| caller.holds_at(&site.spec.name));
     let now = ctx.now();
     Ok(Json(List::whole(sites.map(|site| control::shown(site, now)).collect())))

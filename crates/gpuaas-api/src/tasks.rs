@@ -14,20 +14,23 @@ use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::api::{List, Source, TimelineEvent};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use gpuaas_types::text;
 use gpuaas_types::{NodeId, NodeState, RunStatus, TaskId, Timestamp};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::agent_update;
-use crate::body::{JsonBytes, Key, PageFilter, QueryParams};
+use crate::body::{JsonBytes, Key, QueryParams};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::id_prefix;
 use crate::idempotency::idempotency_key;
 use crate::node_view::find_node;
-use crate::pages::PageRequest;
+use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, invalid, problem};
 use crate::second_person::{self, CheckedRequest, Guarded};
 use crate::strict;
@@ -207,15 +210,31 @@ async fn check_node(
     Ok(())
 }
 
-/// `GET /api/v1/nodes/NODE/tasks?after=&limit=`: newest first, without the bytes of archives.
+/// Which tasks of a node to list.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TaskQuery {
+    /// Only what this lets pass, such as `kind=service succeeded=false`.
+    #[schemars(length(max = 2000))]
+    filter: Option<String>,
+    /// After this one, in the order of the list.
+    #[schemars(with = "Option<text::IdText>")]
+    after: Option<String>,
+    /// Most items.
+    #[schemars(range(min = 1))]
+    limit: Option<u32>,
+}
+
+/// `GET /api/v1/nodes/NODE/tasks?filter=&after=&limit=`: newest first, without the bytes of archives.
 pub(crate) async fn list(
     State(ctx): State<Ctx>,
     Key(text): Key,
-    QueryParams(asked): QueryParams<PageFilter<text::IdText>>,
+    QueryParams(asked): QueryParams<TaskQuery>,
 ) -> ApiResult<Json<List<TaskView>>> {
     let node_id = find_node(&ctx, &text).await?;
     let page = PageRequest::parse(asked.after.as_deref(), asked.limit)?;
-    let tasks = ctx.store.operator_tasks(node_id, page.query()).await?;
+    let filter = list_filter(FilterList::Tasks, asked.filter.as_deref())?;
+    let tasks = ctx.store.operator_tasks(node_id, filter.as_ref(), page.query()).await?;
     let brief = |task| {
         let mut view = view(&ctx, task);
         if let Some(archive) = view.result.as_mut().and_then(|result| result.archive.as_mut()) {

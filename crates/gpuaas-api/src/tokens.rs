@@ -7,15 +7,17 @@ use gpuaas_store::{NewAccessToken, NewAuditEntry, StoreError, sha256};
 use gpuaas_types::access::{MintedToken, RoleGrant, TokenRequest, TokenRevocation, TokenView};
 use gpuaas_types::api::List;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::{Problem, TokenId};
 use serde_json::json;
 
 use crate::access::TOKEN_PREFIX;
 use crate::auth;
-use crate::body::{Body, Key};
+use crate::body::{Body, Key, QueryParams, WholeListFilter};
 use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
+use crate::pages::list_filter;
 use crate::problem::{ApiResult, invalid, problem};
 
 /// Longest life of a token that has an end, in seconds: ten years.
@@ -25,9 +27,13 @@ const MOST_GRANTS: usize = 32;
 /// Characters of a person's name that are kept.
 const PERSON_CHARS: usize = 100;
 
-/// `GET /api/v1/tokens`: by name, those that are revoked last.
-pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<TokenView>>> {
-    Ok(Json(List::whole(ctx.store.access_tokens().await?)))
+/// `GET /api/v1/tokens?filter=`: by name, those that are revoked last.
+pub(crate) async fn list(
+    State(ctx): State<Ctx>,
+    QueryParams(asked): QueryParams<WholeListFilter>,
+) -> ApiResult<Json<List<TokenView>>> {
+    let filter = list_filter(FilterList::Tokens, asked.filter.as_deref())?;
+    Ok(Json(List::whole(ctx.store.list_access_tokens(filter.as_ref()).await?)))
 }
 
 /// `POST /api/v1/tokens`.
@@ -122,5 +128,5 @@ pub(crate) async fn revoke(
         detail: json!({ "reason": reason }),
     };
     ctx.store.revoke_access_token(ctx.now(), &name, entry).await?;
-    list(State(ctx)).await
+    Ok(Json(List::whole(ctx.store.access_tokens().await?)))
 }

@@ -240,14 +240,6 @@ impl ApiClient {
         self.send(Method::POST, &["roce-assignments"], Some(body)).await
     }
 
-    /// `GET /api/v1/roce-assignments`.
-    ///
-    /// # Errors
-    /// See [`ApiClient::add_site`].
-    pub async fn roces(&self) -> Result<List<RoceResource>, Failure> {
-        self.get_all(&["roce-assignments"], &[]).await
-    }
-
     /// `GET /api/v1/nodes/NODE/certificates`.
     ///
     /// # Errors

@@ -74,7 +74,7 @@ pub async fn add_fabric(
     hostname: &str,
     addresses: Vec<Fabric>,
 ) -> Result<(), Failure> {
-    let known = client.roces().await?.items;
+    let known = client.roces(None).await?.items;
     for address in addresses {
         let there = known
             .iter()

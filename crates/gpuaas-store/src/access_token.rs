@@ -5,10 +5,12 @@
 
 use gpuaas_types::access::{RoleGrant, TokenView};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{Timestamp, TokenId};
 
 use crate::database::{Cols, Val, args};
 use crate::error::{StoreError, TokenRejection};
+use crate::list_filter::with_filter;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
 
@@ -152,10 +154,24 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn access_tokens(&self) -> Result<Vec<TokenView>, StoreError> {
+        self.list_access_tokens(None).await
+    }
+
+    /// The tokens that a filter lets pass, by name; those that are revoked last.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn list_access_tokens(
+        &self,
+        filter: Option<&ListFilter>,
+    ) -> Result<Vec<TokenView>, StoreError> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM access_token ORDER BY (revoked_at IS NOT NULL), name, created_at"
+            "SELECT {COLUMNS} FROM access_token WHERE TRUE {{FILTER}} \
+             ORDER BY (revoked_at IS NOT NULL), name, created_at"
         );
-        let rows = self.reader().await?.all(sql, args![]).await?;
+        let mut values = args![];
+        let sql = with_filter(&sql, FilterList::Tokens, filter, &mut values)?;
+        let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| view(row.cols())).collect()
     }
 

@@ -6,11 +6,13 @@
 
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::event::{DeadLetter, DeliveryFault, EventCursor, EventSinkKind, EventSinkView};
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{EventSinkId, Timestamp};
 use secrecy::SecretString;
 
 use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
@@ -349,21 +351,24 @@ impl Store {
         .await
     }
 
-    /// A page of the dead letters, oldest first; of one sink, where one is named.
+    /// A page of the dead letters, oldest first: of one sink, where one is named, and what a filter
+    /// lets pass.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn dead_letters(
         &self,
         sink: Option<&str>,
+        filter: Option<&ListFilter>,
         page: Page<i64>,
     ) -> Result<Vec<DeadLetter>, StoreError> {
         let sql = format!(
-            "{LETTER} WHERE letter.id > $1 AND ($2 = '' OR sink.name = $2) \
+            "{LETTER} WHERE letter.id > $1 AND ($2 = '' OR sink.name = $2) {{FILTER}} \
              ORDER BY letter.id LIMIT $3"
         );
-        let values =
+        let mut values =
             args![page.after.unwrap_or(0), sink.unwrap_or_default(), i64::from(page.limit)];
+        let sql = with_filter(&sql, FilterList::DeadLetters, filter, &mut values)?;
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_letter(row.cols())).collect()
     }

@@ -3,7 +3,10 @@
 //! Every value is bound, none is written into a statement. What a field is in the database is one
 //! table, [`COLUMNS`]; a test holds it against the language's own.
 
-use gpuaas_types::filter::FilterList::{self, Audit, Batches, Claims, Drift, Nodes, Runs, Slots};
+use gpuaas_types::filter::FilterList::{
+    self, Audit, Batches, Claims, DeadLetters, Drift, Nodes, Profiles, Roce, Runs, Sites, Slots,
+    Tasks, Tokens,
+};
 use gpuaas_types::filter::{
     FilterCondition, FilterExpression, FilterFieldKind, FilterOperator, FilterValue, ListFilter,
 };
@@ -34,6 +37,13 @@ const PROFILE_OF_RUN: &str = "(SELECT profile.name FROM profile WHERE profile.id
 const SITE_OF_BATCH: &str = "(SELECT site.name FROM site WHERE site.id = batch.site_id)";
 const PROFILE_OF_BATCH: &str =
     "(SELECT profile.name FROM profile WHERE profile.id = batch.profile_id)";
+
+const KIND_OF_TASK: &str = "node_task.spec -> 'operation' ->> 'kind'";
+// A truth of JSON is 1 in SQLite and true in PostgreSQL.
+const TASK_IS_DRY: &str =
+    "COALESCE(CAST(node_task.spec ->> 'dry_run' AS TEXT) IN ('1', 'true'), FALSE)";
+const TASK_SUCCEEDED: &str =
+    "COALESCE(CAST(node_task.result ->> 'succeeded' AS TEXT) IN ('1', 'true'), FALSE)";
 
 const COLUMNS: &[Column] = &[
     never_null(Nodes, "hostname", "node.hostname"),
@@ -104,6 +114,50 @@ const COLUMNS: &[Column] = &[
     never_null(Claims, "created", "slice_claim.created_at"),
     nullable(Claims, "expires", "slice_claim.expires_at"),
     nullable(Claims, "ended", "slice_claim.ended_at"),
+    nullable(Tasks, "kind", KIND_OF_TASK),
+    never_null(Tasks, "dry_run", TASK_IS_DRY),
+    never_null(Tasks, "actor", "node_task.actor"),
+    nullable(Tasks, "reason", "node_task.reason"),
+    never_null(Tasks, "succeeded", TASK_SUCCEEDED),
+    never_null(Tasks, "created", "node_task.created_at"),
+    never_null(Tasks, "expires", "node_task.expires_at"),
+    nullable(Tasks, "taken", "node_task.delivered_at"),
+    nullable(Tasks, "finished", "node_task.finished_at"),
+    never_null(Roce, "site", "site.name"),
+    never_null(Roce, "hostname", "roce_assignment.hostname"),
+    never_null(Roce, "interface", "roce_assignment.interface"),
+    never_null(Roce, "subnet", "roce_assignment.subnet_cidr"),
+    never_null(Roce, "ip", "roce_assignment.ip_address"),
+    never_null(Roce, "created", "roce_assignment.created_at"),
+    never_null(Roce, "updated", "roce_assignment.updated_at"),
+    never_null(Sites, "name", "site.name"),
+    nullable(Sites, "url", "site.spec ->> 'url'"),
+    nullable(Sites, "pool", "site.spec ->> 'pool'"),
+    nullable(Sites, "maas_version", "site.status ->> 'maas_version'"),
+    nullable(Sites, "health", "site.status ->> 'health'"),
+    never_null(Sites, "created", "site.created_at"),
+    never_null(Sites, "updated", "site.updated_at"),
+    never_null(Profiles, "name", "profile.name"),
+    never_null(Profiles, "revision", "profile.revision"),
+    nullable(Profiles, "image", "profile_revision.spec ->> 'distro_series'"),
+    nullable(Profiles, "bundle", "profile_revision.spec ->> 'site_bootstrap_bundle_ref'"),
+    nullable(Profiles, "fabric", "profile_revision.spec ->> 'fabric_mode'"),
+    never_null(Profiles, "created", "profile.created_at"),
+    never_null(Profiles, "updated", "profile.updated_at"),
+    never_null(Tokens, "name", "access_token.name"),
+    never_null(Tokens, "person", "COALESCE(access_token.person, access_token.created_by)"),
+    never_null(Tokens, "created_by", "access_token.created_by"),
+    never_null(Tokens, "revoked", "(access_token.revoked_at IS NOT NULL)"),
+    never_null(Tokens, "created", "access_token.created_at"),
+    nullable(Tokens, "expires", "access_token.expires_at"),
+    nullable(Tokens, "used", "access_token.last_used_at"),
+    never_null(DeadLetters, "sink", "sink.name"),
+    nullable(DeadLetters, "site", "letter.event ->> 'site'"),
+    nullable(DeadLetters, "hostname", "letter.event ->> 'hostname'"),
+    nullable(DeadLetters, "event", "letter.event ->> 'code'"),
+    never_null(DeadLetters, "code", "letter.code"),
+    never_null(DeadLetters, "replaying", "letter.replaying"),
+    never_null(DeadLetters, "failed", "letter.failed_at"),
 ];
 
 /// `sql` with what a filter asks in the place of `{FILTER}`, which follows a condition. The values go

@@ -4,10 +4,12 @@
 use gpuaas_types::agent::{Task, TaskResult, TaskSpec};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{NodeId, TaskId, Timestamp};
 
 use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
@@ -158,21 +160,23 @@ impl Store {
         read(row.ok_or_else(|| StoreError::not_found("task", id))?.cols())
     }
 
-    /// A page of the tasks that operators gave to a node, newest first.
+    /// A page of the tasks that operators gave to a node and a filter lets pass, newest first.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn operator_tasks(
         &self,
         node_id: NodeId,
+        filter: Option<&ListFilter>,
         page: Page<TaskId>,
     ) -> Result<Vec<OperatorTask>, StoreError> {
-        let sql = select!(
+        const SQL: &str = select!(
             "node_task.node_id = $1 AND ($2 IS NULL OR (node_task.created_at, node_task.id) < \
              (SELECT after.created_at, after.id FROM node_task AS after WHERE after.id = $2)) \
-             ORDER BY node_task.created_at DESC, node_task.id DESC LIMIT $3"
+             {FILTER} ORDER BY node_task.created_at DESC, node_task.id DESC LIMIT $3"
         );
-        let values = args![node_id.0, page.after.map(|id| id.0), i64::from(page.limit)];
+        let mut values = args![node_id.0, page.after.map(|id| id.0), i64::from(page.limit)];
+        let sql = with_filter(SQL, FilterList::Tasks, filter, &mut values)?;
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read(row.cols())).collect()
     }

@@ -2,11 +2,13 @@
 
 use gpuaas_types::api::{BundlePin, ProfileResource};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, Timestamp};
 
 use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::store::Store;
 use crate::tables::profile::{profile_select, profiles_named, read_profile};
 
@@ -145,8 +147,22 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn profiles(&self) -> Result<Vec<ProfileResource>, StoreError> {
-        let sql = profile_select!("WHERE profile.removed_at IS NULL ORDER BY profile.name");
-        let rows = self.reader().await?.all(sql, args![]).await?;
+        self.list_profiles(None).await
+    }
+
+    /// The profiles that a filter lets pass, at their newest revisions, by name.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn list_profiles(
+        &self,
+        filter: Option<&ListFilter>,
+    ) -> Result<Vec<ProfileResource>, StoreError> {
+        const SQL: &str =
+            profile_select!("WHERE profile.removed_at IS NULL {FILTER} ORDER BY profile.name");
+        let mut values = args![];
+        let sql = with_filter(SQL, FilterList::Profiles, filter, &mut values)?;
+        let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_profile(row.cols())).collect()
     }
 

@@ -2,11 +2,13 @@
 
 use gpuaas_types::api::{Resource, RoceResource, RoceStatus};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::{RoceAssignmentId, SiteId, Timestamp};
 
 use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::store::Store;
 
 macro_rules! roce_select {
@@ -199,9 +201,24 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn roce_assignments(&self) -> Result<Vec<RoceResource>, StoreError> {
-        let sql =
-            roce_select!("ORDER BY site.name, roce_assignment.hostname, roce_assignment.interface");
-        let rows = self.reader().await?.all(sql, args![]).await?;
+        self.list_roce_assignments(None).await
+    }
+
+    /// The fabric addresses that a filter lets pass, by site, hostname and interface.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn list_roce_assignments(
+        &self,
+        filter: Option<&ListFilter>,
+    ) -> Result<Vec<RoceResource>, StoreError> {
+        const SQL: &str = roce_select!(
+            "WHERE TRUE {FILTER} \
+             ORDER BY site.name, roce_assignment.hostname, roce_assignment.interface"
+        );
+        let mut values = args![];
+        let sql = with_filter(SQL, FilterList::Roce, filter, &mut values)?;
+        let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| assignment(row.cols())).collect()
     }
 

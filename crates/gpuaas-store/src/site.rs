@@ -2,12 +2,14 @@
 
 use gpuaas_types::api::{SiteResource, SiteStatus};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
 use secrecy::SecretString;
 
 use crate::database::{Val, args};
 use crate::error::StoreError;
+use crate::list_filter::with_filter;
 use crate::region::{RegionName, claim_region};
 use crate::store::Store;
 use crate::tables::secret::put_secret;
@@ -87,11 +89,21 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
     pub async fn sites(&self) -> Result<Vec<SiteResource>, StoreError> {
-        let rows = self
-            .reader()
-            .await?
-            .all(site_select!("WHERE removed_at IS NULL ORDER BY name"), args![])
-            .await?;
+        self.list_sites(None).await
+    }
+
+    /// The sites that a filter lets pass, by name.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn list_sites(
+        &self,
+        filter: Option<&ListFilter>,
+    ) -> Result<Vec<SiteResource>, StoreError> {
+        const SQL: &str = site_select!("WHERE removed_at IS NULL {FILTER} ORDER BY name");
+        let mut values = args![];
+        let sql = with_filter(SQL, FilterList::Sites, filter, &mut values)?;
+        let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_site(&mut row.cols())).collect()
     }
 

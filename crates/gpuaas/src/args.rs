@@ -76,11 +76,11 @@ pub use migrate_store::MigrateStoreArgs;
 pub use node::{
     NodeCommand, NodeListArgs, NodeSetArgs, OffboardArgs, OnboardArgs, RevokeCertificateArgs,
 };
-pub use node_task::{NodeTaskArgs, NodeTaskKind, TaskOptions};
+pub use node_task::{NodeTaskArgs, NodeTaskKind, NodeTasksArgs, TaskOptions};
 pub use oidc::OidcArgs;
 pub use profile::{
-    Assignment, ProfileAddArgs, ProfileCommand, ProfileSetArgs, RoceAddArgs, RoceCommand,
-    RoceRemoveArgs, RoceSetArgs,
+    Assignment, ProfileAddArgs, ProfileCommand, ProfileListArgs, ProfileSetArgs, RoceAddArgs,
+    RoceCommand, RoceListArgs, RoceRemoveArgs, RoceSetArgs,
 };
 pub use run::{
     CancelArgs, ContinueArgs, ResumeArgs, RunCommand, RunListArgs, RunWaitArgs, SkipCheckArgs,
@@ -90,7 +90,8 @@ pub use secret::{SecretCommand, SecretDeleteArgs, SecretSetArgs};
 pub use serve::ServeArgs;
 pub use shared::{ActorArgs, ListArgs, PlannedArgs, PlannedChangeArgs, ShowArgs, WatchedShowArgs};
 pub use site::{
-    DriftCommand, DriftListArgs, SecondPersonArgument, SiteAddArgs, SiteCommand, SiteSetArgs,
+    DriftCommand, DriftListArgs, SecondPersonArgument, SiteAddArgs, SiteCommand, SiteListArgs,
+    SiteSetArgs,
 };
 pub use slice::{
     SliceApproveArgs, SliceClaimArgs, SliceCommand, SliceDiscoverArgs, SliceLaunchArgs,
@@ -98,7 +99,9 @@ pub use slice::{
 };
 pub use task_key::{TaskKeyActivateArgs, TaskKeyCommand, TaskKeyRetireArgs};
 pub use telemetry::ConvergeTelemetryArgs;
-pub use token::{GrantArgument, TokenAddArgs, TokenCommand, TokenResetArgs, TokenRevokeArgs};
+pub use token::{
+    GrantArgument, TokenAddArgs, TokenCommand, TokenListArgs, TokenResetArgs, TokenRevokeArgs,
+};
 
 /// Turns racked GPU servers into active nodes, through MAAS.
 #[derive(Debug, Parser)]

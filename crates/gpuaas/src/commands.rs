@@ -36,7 +36,8 @@ pub async fn site(command: SiteCommand, terminal: &mut Terminal) -> Result<(), F
             output::print(terminal, args.api.format, &site, output::site)
         }
         SiteCommand::List(args) => {
-            let sites = ApiClient::from_args(&args.api)?.sites().await?;
+            let filter = args.filter.as_ref().map(ToString::to_string);
+            let sites = ApiClient::from_args(&args.api)?.filtered_sites(filter.as_deref()).await?;
             output::print(terminal, args.api.format, &sites, output::sites)
         }
         SiteCommand::Show(args) => {
@@ -80,7 +81,9 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
 pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     let (format, profile) = match command {
         ProfileCommand::List(args) => {
-            let profiles = ApiClient::from_args(&args.api)?.profiles().await?;
+            let filter = args.filter.as_ref().map(ToString::to_string);
+            let client = ApiClient::from_args(&args.api)?;
+            let profiles = client.filtered_profiles(filter.as_deref()).await?;
             return output::print(terminal, args.api.format, &profiles, output::profiles);
         }
         ProfileCommand::Fields(args) => {
@@ -196,7 +199,8 @@ pub async fn roce(command: RoceCommand, terminal: &mut Terminal) -> Result<(), F
         RoceCommand::Set(args) => changes::set_roce(args, terminal).await,
         RoceCommand::Remove(args) => changes::remove_roce(args, terminal).await,
         RoceCommand::List(args) => {
-            let roces = ApiClient::from_args(&args.api)?.roces().await?;
+            let filter = args.filter.as_ref().map(ToString::to_string);
+            let roces = ApiClient::from_args(&args.api)?.roces(filter.as_deref()).await?;
             output::print(terminal, args.api.format, &roces, output::roces)
         }
     }

@@ -35,7 +35,8 @@ pub async fn run(args: EventsArgs, terminal: &mut Terminal) -> Result<(), Failur
         }
         Some(EventsCommand::DeadLetters(args)) => {
             let client = ApiClient::from_args(&args.api)?;
-            let letters = client.dead_letters(args.sink.as_deref()).await?;
+            let filter = args.filter.as_ref().map(ToString::to_string);
+            let letters = client.dead_letters(args.sink.as_deref(), filter.as_deref()).await?;
             output::print(terminal, args.api.format, &letters, letters_table)
         }
         Some(EventsCommand::Replay(args)) => {

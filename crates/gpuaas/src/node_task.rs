@@ -16,8 +16,9 @@ use gpuaas_types::codes::CommandCode;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::args::{NodeTaskArgs, NodeTaskKind, ShowArgs, TaskOptions};
+use crate::args::{NodeTaskArgs, NodeTaskKind, NodeTasksArgs, TaskOptions};
 use crate::input_file::read_file;
+use crate::watch::Watch;
 
 const LOOK: Duration = Duration::from_millis(500);
 /// Looks in a row that may fail before waiting is given up: a restart takes less.
@@ -68,9 +69,15 @@ pub(crate) async fn wait_with_limit(
 ///
 /// # Errors
 /// What the control plane refused.
-pub async fn list(args: &ShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let tasks = ApiClient::from_args(&args.api)?.tasks(&args.name).await?;
-    output::print(terminal, args.api.format, &tasks, table)
+pub async fn list(args: &NodeTasksArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let NodeTasksArgs { node, filter, watch: again, api } = args;
+    let client = ApiClient::from_args(api)?;
+    let filter = filter.as_ref().map(ToString::to_string);
+    let events = vec![("node", Some(node.clone()))];
+    let watch = Watch { client: &client, events, format: api.format, again: *again };
+    watch
+        .run(terminal, async || client.tasks(node, filter.as_deref()).await, table, |_| false)
+        .await
 }
 
 fn operation(kind: &NodeTaskKind) -> Result<(Operation, &TaskOptions, Option<&Path>), Failure> {

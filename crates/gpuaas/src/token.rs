@@ -27,7 +27,8 @@ pub async fn run(command: TokenCommand, terminal: &mut Terminal) -> Result<(), F
     match command {
         TokenCommand::Add(args) => add(args, terminal).await,
         TokenCommand::List(args) => {
-            let tokens = ApiClient::from_args(&args.api)?.tokens().await?;
+            let filter = args.filter.as_ref().map(ToString::to_string);
+            let tokens = ApiClient::from_args(&args.api)?.tokens(filter.as_deref()).await?;
             output::print(terminal, args.api.format, &tokens, table)
         }
         TokenCommand::Revoke(args) => {

@@ -51,6 +51,19 @@ async fn lists_are_filtered_before_they_are_cut() {
     for list in ["/api/v1/batches", "/api/v1/drift", "/api/v1/admin/slice-claims"] {
         assert_eq!(names(&rig, list, "site=lab").await, [""; 0], "{list}");
     }
+    for (list, filter, items) in [
+        ("/api/v1/sites", "name=lab health~\"o\" or name=lab", 1),
+        ("/api/v1/sites", "not name=lab", 0),
+        ("/api/v1/profiles", "revision>=1", 1),
+        ("/api/v1/profiles", "revision>1", 0),
+        ("/api/v1/tokens", "revoked=true", 0),
+        ("/api/v1/roce-assignments?site=lab", "hostname=none", 0),
+        ("/api/v1/dead-letters", "code=refused", 0),
+        ("/api/v1/nodes/gpu-1/tasks", "kind=service", 0),
+    ] {
+        let answer = asked(&rig, list, filter).await.ok();
+        assert_eq!(answer["items"].as_array().unwrap().len(), items, "{list} {filter}");
+    }
     let slots = asked(&rig, "/api/v1/admin/slots", "state=free").await.ok();
     assert_eq!(slots["slots"], json!([]));
 
@@ -76,6 +89,11 @@ async fn what_is_no_filter_is_refused_with_its_place() {
         ("drift", "kind=renamed)", "character 13 of the filter: "),
         ("admin/slots", "index=one", "character 7 of the filter: "),
         ("admin/slice-claims", "state=\"", "character 7 of the filter: "),
+        ("sites", "site=lab", "character 1 of the filter: the list of sites has no field"),
+        ("profiles", "revision=x", "character 10 of the filter: "),
+        ("tokens", "revoked=maybe", "character 9 of the filter: "),
+        ("roce-assignments", "ip<1", "character 3 of the filter: "),
+        ("dead-letters", "code=lost", "character 6 of the filter: "),
     ] {
         let refused = asked(&rig, &format!("/api/v1/{list}"), filter).await;
         assert_eq!((refused.status, refused.code().as_str()), (422, "invalid_filter"), "{list}");

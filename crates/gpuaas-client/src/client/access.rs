@@ -63,12 +63,12 @@ impl ApiClient {
         self.get(&["access"]).await
     }
 
-    /// `GET /api/v1/tokens`.
+    /// `GET /api/v1/tokens?filter=`.
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
-    pub async fn tokens(&self) -> Result<List<TokenView>, Failure> {
-        self.get(&["tokens"]).await
+    pub async fn tokens(&self, filter: Option<&str>) -> Result<List<TokenView>, Failure> {
+        self.get_all(&["tokens"], &[("filter", filter)]).await
     }
 
     /// `POST /api/v1/tokens`.

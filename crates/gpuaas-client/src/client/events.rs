@@ -125,12 +125,16 @@ impl ApiClient {
         self.send(Method::POST, &["event-sinks", name, "remove"], Some(body)).await
     }
 
-    /// `GET /api/v1/dead-letters?sink=`.
+    /// `GET /api/v1/dead-letters?sink=&filter=`.
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
-    pub async fn dead_letters(&self, sink: Option<&str>) -> Result<List<DeadLetter>, Failure> {
-        self.get_all(&["dead-letters"], &[("sink", sink)]).await
+    pub async fn dead_letters(
+        &self,
+        sink: Option<&str>,
+        filter: Option<&str>,
+    ) -> Result<List<DeadLetter>, Failure> {
+        self.get_all(&["dead-letters"], &[("sink", sink), ("filter", filter)]).await
     }
 
     /// `POST /api/v1/dead-letters/replay`.

@@ -1,6 +1,8 @@
 //! Lists that the server gives in pages.
 
-use gpuaas_types::api::{List, NodeDrift, NodeView, StuckNode};
+use gpuaas_types::api::{
+    List, NodeDrift, NodeView, ProfileResource, RoceResource, SiteResource, StuckNode,
+};
 use gpuaas_types::audit::{AuditChainPage, AuditItem, TimelineLine};
 use gpuaas_types::change::RunListItem;
 use serde::de::DeserializeOwned;
@@ -54,6 +56,36 @@ impl ApiClient {
         query: &[(&str, Option<&str>)],
     ) -> Result<List<NodeView>, Failure> {
         self.get_all(&["nodes"], query).await
+    }
+
+    /// `GET /api/v1/sites?filter=`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn filtered_sites(
+        &self,
+        filter: Option<&str>,
+    ) -> Result<List<SiteResource>, Failure> {
+        self.get_all(&["sites"], &[("filter", filter)]).await
+    }
+
+    /// `GET /api/v1/profiles?filter=`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn filtered_profiles(
+        &self,
+        filter: Option<&str>,
+    ) -> Result<List<ProfileResource>, Failure> {
+        self.get_all(&["profiles"], &[("filter", filter)]).await
+    }
+
+    /// `GET /api/v1/roce-assignments?filter=`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn roces(&self, filter: Option<&str>) -> Result<List<RoceResource>, Failure> {
+        self.get_all(&["roce-assignments"], &[("filter", filter)]).await
     }
 
     /// `GET /api/v1/drift?site=&filter=`.

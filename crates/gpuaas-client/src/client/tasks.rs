@@ -25,12 +25,12 @@ impl ApiClient {
         self.answer(request).await
     }
 
-    /// `GET /api/v1/nodes/KEY/tasks`.
+    /// `GET /api/v1/nodes/KEY/tasks?filter=`.
     ///
     /// # Errors
     /// See [`ApiClient::add_site`].
-    pub async fn tasks(&self, node: &str) -> Result<List<TaskView>, Failure> {
-        self.get_all(&["nodes", node, "tasks"], &[]).await
+    pub async fn tasks(&self, node: &str, filter: Option<&str>) -> Result<List<TaskView>, Failure> {
+        self.get_all(&["nodes", node, "tasks"], &[("filter", filter)]).await
     }
 
     /// `GET /api/v1/nodes/KEY/telemetry`.

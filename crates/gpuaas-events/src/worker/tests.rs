@@ -102,7 +102,7 @@ impl Rig {
     }
 
     async fn dead(&self) -> Vec<(String, DeliveryFault)> {
-        let letters = self.store.dead_letters(None, Page::first(100)).await.unwrap();
+        let letters = self.store.dead_letters(None, None, Page::first(100)).await.unwrap();
         letters.into_iter().map(|letter| (letter.event.line.code, letter.code)).collect()
     }
 }

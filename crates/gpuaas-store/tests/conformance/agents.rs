@@ -7,6 +7,7 @@ use gpuaas_store::{
 use gpuaas_types::agent::{
     BootstrapPhase, Change, Operation, ProgressStatus, ServiceAction, Task, TaskResult, TaskSpec,
 };
+use gpuaas_types::filter::{FilterList, parse_filter};
 use gpuaas_types::{NodeId, RunId, TaskId};
 
 use crate::fixture::{Fixture, NOON, at, code, event, heartbeat, id, on_each_database};
@@ -190,16 +191,27 @@ fn a_task_of_an_operator_is_no_matter_of_a_run() {
         let other = NewOperatorTask { idempotency: Some(other), ..asked(None) };
         assert_eq!(code(store.add_operator_task(at(4.0), other).await), "idempotency_key_reused");
 
-        let listed = store.operator_tasks(node_id, Page::first(10)).await.unwrap();
+        let listed = store.operator_tasks(node_id, None, Page::first(10)).await.unwrap();
         let ids: Vec<TaskId> = listed.iter().map(|task| task.task.id).collect();
         let found = store.ids_between(gpuaas_store::IdKind::Task, first.0, first.0, 5).await;
         assert_eq!(found.unwrap().first().map(|(id, _)| TaskId(*id)), Some(first));
         assert_eq!(ids, [second, first]);
         let older = Page { after: Some(second), limit: 10 };
-        let older = store.operator_tasks(node_id, older).await.unwrap();
+        let older = store.operator_tasks(node_id, None, older).await.unwrap();
         assert_eq!(older.iter().map(|task| task.task.id).collect::<Vec<_>>(), [first]);
-        let newest = store.operator_tasks(node_id, Page::first(1)).await.unwrap();
+        let newest = store.operator_tasks(node_id, None, Page::first(1)).await.unwrap();
         assert_eq!(newest[..], listed[..1]);
+        let filters = [
+            ("kind=service dry_run=true actor=ada reason~hangs", 2),
+            ("kind!=service or dry_run=false or succeeded=true", 0),
+            ("created>1970-01-01 expires>1970-01-01 succeeded=false", 2),
+            ("taken>1970-01-01 or finished>1970-01-01", 0),
+        ];
+        crate::filters::assert_pass(&fixture, FilterList::Tasks, &filters).await;
+        let (page, text) = (Page::first(1), "kind=service");
+        let filter = parse_filter(FilterList::Tasks, text).unwrap();
+        let first_page = store.operator_tasks(node_id, Some(&filter), page).await.unwrap();
+        assert_eq!(first_page[..], listed[..1]);
         assert_eq!((listed[0].actor.as_str(), listed[0].reason.as_str()), ("ada", "it hangs"));
         assert_eq!((&listed[0].task.spec, listed[0].delivered_at), (&spec, None));
         assert_eq!(store.pending_tasks(at(5.0), node_id).await.unwrap().len(), 2);

@@ -8,6 +8,7 @@ use gpuaas_store::{
     Page, RetainedTable, SecretString, Store, StoreError,
 };
 use gpuaas_types::event::{DeliveryFault, EventCursor, EventFilter, EventSinkKind, NodeEvent};
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::{EventSinkId, NodeId, Timestamp};
 
 use crate::fixture::{Fixture, NOON, at, code, event, id, on_each_database};
@@ -277,11 +278,18 @@ fn what_is_given_up_can_be_listed_and_delivered_again() {
         let shown = store.event_sinks().await.unwrap().remove(0);
         assert_eq!((shown.dead_letters, shown.attempts), (3, 3));
         assert_eq!((shown.failing_since, shown.next_try_at), (Some(NOON), Some(at(8.0))));
-        let letters = store.dead_letters(None, Page::first(2)).await.unwrap();
+        let letters = store.dead_letters(None, None, Page::first(2)).await.unwrap();
         assert_eq!((letters.len(), &letters[0].event), (2, &events[0]));
         let page = Page { after: Some(letters[1].id), limit: 2 };
-        assert_eq!(store.dead_letters(Some("hook"), page).await.unwrap().len(), 1);
-        assert!(store.dead_letters(Some("other"), Page::first(9)).await.unwrap().is_empty());
+        assert_eq!(store.dead_letters(Some("hook"), None, page).await.unwrap().len(), 1);
+        assert!(store.dead_letters(Some("other"), None, Page::first(9)).await.unwrap().is_empty());
+        let filters = [
+            ("sink=hook code=refused replaying=false failed>=1970-01-01", 3),
+            ("event=a,c", 2),
+            ("not (site=north hostname!=\"\")", 0),
+            ("code=denied,timeout or replaying=true", 0),
+        ];
+        crate::filters::assert_pass(&fixture, FilterList::DeadLetters, &filters).await;
 
         assert!(store.letters_to_replay(lease.id, 9).await.unwrap().is_empty());
         let (one, replay) = (letters[0].id, || audit("dead-letter.replay"));
@@ -299,11 +307,11 @@ fn what_is_given_up_can_be_listed_and_delivered_again() {
             ..EventSinkWrite::default()
         };
         store.write_event_sink(at(9.0), &lease, at(39.0), write).await.unwrap();
-        let left = store.dead_letters(None, Page::first(9)).await.unwrap();
+        let left = store.dead_letters(None, None, Page::first(9)).await.unwrap();
         assert_eq!((left.len(), left[0].id, left[0].replaying), (1, asked[2].id, false));
         assert_eq!((left[0].code, left[0].failed_at), (DeliveryFault::Denied, at(9.0)));
         store.remove_event_sink(NOON, "hook", audit("event-sink.remove")).await.unwrap();
-        assert!(store.dead_letters(None, Page::first(9)).await.unwrap().is_empty());
+        assert!(store.dead_letters(None, None, Page::first(9)).await.unwrap().is_empty());
         store.close().await;
     });
 }

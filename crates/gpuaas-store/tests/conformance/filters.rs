@@ -36,6 +36,31 @@ async fn count(fixture: &Fixture, filter: &ListFilter) -> usize {
             let filter = SlotClaimFilter { ended: true, expression, ..SlotClaimFilter::default() };
             store.slot_claims(filter, Page::first(99)).await.unwrap().len()
         }
+        FilterList::Tasks => {
+            let nodes = store.nodes_page(NodeFilter::default(), Page::first(99)).await.unwrap();
+            let mut tasks = 0;
+            for node in nodes {
+                let page = Page::first(99);
+                let of_node = store.operator_tasks(node.node.id, expression, page).await;
+                tasks += of_node.unwrap().len();
+            }
+            tasks
+        }
+        FilterList::Roce => store.list_roce_assignments(expression).await.unwrap().len(),
+        FilterList::Sites => store.list_sites(expression).await.unwrap().len(),
+        FilterList::Profiles => store.list_profiles(expression).await.unwrap().len(),
+        FilterList::Tokens => store.list_access_tokens(expression).await.unwrap().len(),
+        FilterList::DeadLetters => {
+            store.dead_letters(None, expression, Page::first(99)).await.unwrap().len()
+        }
+    }
+}
+
+/// Whether a list has so many items that these filters let pass, each in turn.
+pub(crate) async fn assert_pass(fixture: &Fixture, list: FilterList, filters: &[(&str, usize)]) {
+    for (text, passes) in filters {
+        let filter = parse_filter(list, text).unwrap();
+        assert_eq!(count(fixture, &filter).await, *passes, "{list}: {text}");
     }
 }
 
@@ -86,6 +111,10 @@ fn filters_let_pass_what_they_say() {
             (FilterList::Audit, "action~site. actor~alice", 1),
             (FilterList::Audit, "result=done role=\"\"", 2),
             (FilterList::Audit, "action=node.onboard result!=done", 0),
+            (FilterList::Sites, "name=north pool=\"\" url~http", 1),
+            (FilterList::Sites, "not name~nor or updated<2000-01-01", 0),
+            (FilterList::Profiles, "name=h200 revision>=1 fabric=ethernet,roce,ib", 1),
+            (FilterList::Profiles, "revision>99 or bundle~none", 0),
         ] {
             let filter = parse_filter(list, text).unwrap();
             assert_eq!(count(&fixture, &filter).await, passes, "{text}");
@@ -129,8 +158,11 @@ fn every_field_can_be_asked_for_by_every_operator() {
                 let passes = count(&fixture, &filter).await;
                 let expression = FilterExpression::Not(Box::new(filter.expression.clone()));
                 let others = count(&fixture, &ListFilter { expression, ..filter }).await;
-                let all =
-                    if matches!(field.list, FilterList::Nodes | FilterList::Runs) { 1 } else { 0 };
+                let all = match field.list {
+                    FilterList::Nodes | FilterList::Runs => 1,
+                    FilterList::Sites | FilterList::Profiles => 1,
+                    _ => 0,
+                };
                 assert_eq!(passes + others, all, "{} {operator}", field.name);
                 asked += 1;
             }

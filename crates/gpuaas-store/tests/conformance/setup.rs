@@ -7,6 +7,7 @@ use gpuaas_store::{
     ReplayKey, SecretOwner, SecretString, Store, StoreError,
 };
 use gpuaas_types::api::{BundlePin, OnboardAccepted, SiteStatus};
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{ProfileId, RoceAssignmentId, SiteId};
 use sqlx::{Connection as _, Row as _};
@@ -256,6 +257,12 @@ fn a_fabric_address_is_given_once() {
         assert_eq!(host, vec![second.clone(), first.clone()]);
         let all = fixture.store.roce_assignments().await.unwrap();
         assert_eq!(all, vec![second, first, other]);
+        let filters = [
+            ("site=north hostname=j22u11 interface=rdma0,rdma1", 2),
+            ("ip=10.8.0.3 created>=1970-01-01", 1),
+            ("not subnet~10. or updated<1970-01-01", 0),
+        ];
+        crate::filters::assert_pass(&fixture, FilterList::Roce, &filters).await;
     });
 }
 

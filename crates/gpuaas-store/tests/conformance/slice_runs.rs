@@ -141,7 +141,7 @@ fn a_launch_is_moved_once_and_woken_by_its_task() {
             tasks.iter().filter(|task| matches!(task.spec, TaskSpec::Slice { .. })).collect();
         assert_eq!(slices.len(), 1, "an agent gets it once");
         let page = gpuaas_store::Page { after: None, limit: 50 };
-        let listed = store.operator_tasks(node_id, page).await.unwrap();
+        let listed = store.operator_tasks(node_id, None, page).await.unwrap();
         assert!(listed.iter().all(|one| one.task.id != slices[0].id), "no operator gave it");
         // What the agent says makes the launch due, and a decision that did not see it is void.
         let before = read(store, id).await;

@@ -7,6 +7,7 @@ use gpuaas_store::{
 };
 use gpuaas_types::access::{Role, RoleGrant};
 use gpuaas_types::agent::TaskSpec;
+use gpuaas_types::filter::FilterList;
 use gpuaas_types::{NodeId, RunId, RunStatus, Step, TaskId, TokenId};
 
 use crate::fixture::{Fixture, NOON, at, code, event, heartbeat, id, on_each_database, token};
@@ -316,6 +317,11 @@ fn a_program_s_token_has_a_name_roles_and_an_end() {
         let twice = store.add_access_token(NOON, new("ci", "two", None), entry("token.create"));
         assert_eq!(code(twice.await), "token_name_taken");
         assert_eq!(store.access_tokens().await.unwrap(), std::slice::from_ref(&made));
+        let filters = [
+            ("name=ci person=ada created_by=ada revoked=false expires<2099-01-01", 1),
+            ("revoked=true or used>1970-01-01 or name~CI", 0),
+        ];
+        crate::filters::assert_pass(&fixture, FilterList::Tokens, &filters).await;
 
         assert_eq!(store.use_access_token(at(1.0), sha256("one")).await.unwrap(), made);
         let used = store.access_tokens().await.unwrap();

@@ -211,6 +211,17 @@ pub struct OperationFault {
 }
 
 impl Operation {
+    /// Every kind there is, in the order of their declaration.
+    pub const KINDS: [&str; 7] = [
+        "service",
+        "repair_drift",
+        "refresh_trust",
+        "update_packages",
+        "collect_diagnostics",
+        "discover_slices",
+        "agent_update",
+    ];
+
     /// Its kind.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

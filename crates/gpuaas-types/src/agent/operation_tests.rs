@@ -11,6 +11,14 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
+fn every_kind_is_known_by_name() {
+    let error = read(r#"{"kind":"other"}"#).unwrap_err();
+    let (_, expected) = error.split_once("expected one of ").unwrap();
+    let expected = expected.split(" at line").next().unwrap().replace('`', "");
+    assert_eq!(expected.split(", ").collect::<Vec<_>>(), Operation::KINDS);
+}
+
+#[test]
 fn what_reaches_a_host_cannot_be_stopped() {
     for unit in ["ssh.service", "sshd.service", "gpuaas-node-agent.service", "network.target", "-x"]
     {

@@ -1,6 +1,8 @@
 //! What each list can be filtered by.
 
+use crate::agent::Operation;
 use crate::claim::{ClaimState, NumaPreference};
+use crate::event::DeliveryFault;
 use crate::lifecycle::{DriftKind, NodeState, RunKind, RunStatus};
 use crate::slot::SlotState;
 use crate::steps::Step;
@@ -23,6 +25,18 @@ FilterList {
     Slots = "slots",
     /// `GET /api/v1/admin/slice-claims`.
     Claims = "claims",
+    /// `GET /api/v1/nodes/NODE/tasks`.
+    Tasks = "tasks",
+    /// `GET /api/v1/roce-assignments`.
+    Roce = "roce",
+    /// `GET /api/v1/sites`.
+    Sites = "sites",
+    /// `GET /api/v1/profiles`.
+    Profiles = "profiles",
+    /// `GET /api/v1/tokens`.
+    Tokens = "tokens",
+    /// `GET /api/v1/dead-letters`.
+    DeadLetters = "dead_letters",
 }
 }
 
@@ -58,6 +72,10 @@ pub enum FilterValues {
     ClaimState,
     /// Of [`NumaPreference`].
     NumaPreference,
+    /// Of [`Operation::KINDS`].
+    OperationKind,
+    /// Of [`DeliveryFault`].
+    DeliveryFault,
 }
 
 impl FilterValues {
@@ -76,6 +94,8 @@ impl FilterValues {
             Self::SlotState => names(SlotState::ALL, SlotState::as_str),
             Self::ClaimState => names(ClaimState::ALL, ClaimState::as_str),
             Self::NumaPreference => names(NumaPreference::ALL, NumaPreference::as_str),
+            Self::OperationKind => Operation::KINDS.to_vec(),
+            Self::DeliveryFault => names(DeliveryFault::ALL, DeliveryFault::as_str),
         }
     }
 }
@@ -125,12 +145,17 @@ const DRIFT_KIND: FilterFieldKind = FilterFieldKind::Choice(FilterValues::DriftK
 const SLOT_STATE: FilterFieldKind = FilterFieldKind::Choice(FilterValues::SlotState);
 const CLAIM_STATE: FilterFieldKind = FilterFieldKind::Choice(FilterValues::ClaimState);
 const NUMA: FilterFieldKind = FilterFieldKind::Choice(FilterValues::NumaPreference);
+const OPERATION_KIND: FilterFieldKind = FilterFieldKind::Choice(FilterValues::OperationKind);
+const DELIVERY_FAULT: FilterFieldKind = FilterFieldKind::Choice(FilterValues::DeliveryFault);
 const TEXT: FilterFieldKind = FilterFieldKind::Text;
 const MOMENT: FilterFieldKind = FilterFieldKind::Moment;
 const NUMBER: FilterFieldKind = FilterFieldKind::Number;
 const FLAG: FilterFieldKind = FilterFieldKind::Flag;
 
-use FilterList::{Audit, Batches, Claims, Drift, Nodes, Runs, Slots};
+use FilterList::{
+    Audit, Batches, Claims, DeadLetters, Drift, Nodes, Profiles, Roce, Runs, Sites, Slots, Tasks,
+    Tokens,
+};
 
 /// Every field of every list.
 pub const FILTER_FIELDS: &[FilterField] = &[
@@ -202,6 +227,50 @@ pub const FILTER_FIELDS: &[FilterField] = &[
     field(Claims, "created", MOMENT, "When it was made"),
     field(Claims, "expires", MOMENT, "When it expires, unless it is launched"),
     field(Claims, "ended", MOMENT, "When it ended"),
+    field(Tasks, "kind", OPERATION_KIND, "What the agent is to do"),
+    field(Tasks, "dry_run", FLAG, "Whether it only says what it would do"),
+    field(Tasks, "actor", TEXT, "Who asked for it"),
+    field(Tasks, "reason", TEXT, "Why, as was said"),
+    field(Tasks, "succeeded", FLAG, "Whether a result came that says it was done"),
+    field(Tasks, "created", MOMENT, "When it was asked for"),
+    field(Tasks, "expires", MOMENT, "Until when it may be begun"),
+    field(Tasks, "taken", MOMENT, "When the agent fetched it"),
+    field(Tasks, "finished", MOMENT, "When its result came"),
+    field(Roce, "site", TEXT, "Name of the site"),
+    field(Roce, "hostname", TEXT, "Hostname of the host"),
+    field(Roce, "interface", TEXT, "Name of the interface"),
+    field(Roce, "subnet", TEXT, "Its subnet, as CIDR"),
+    field(Roce, "ip", TEXT, "Its address"),
+    field(Roce, "created", MOMENT, "When it was added"),
+    field(Roce, "updated", MOMENT, "When it last changed"),
+    field(Sites, "name", TEXT, "Name of the site"),
+    field(Sites, "url", TEXT, "Address of its region"),
+    field(Sites, "pool", TEXT, "Resource pool that its machines are in"),
+    field(Sites, "maas_version", TEXT, "Version that MAAS last named"),
+    field(Sites, "health", TEXT, "`ok`, or the code of the latest failure"),
+    field(Sites, "created", MOMENT, "When it was added"),
+    field(Sites, "updated", MOMENT, "When it last changed"),
+    field(Profiles, "name", TEXT, "Name of the profile"),
+    field(Profiles, "revision", NUMBER, "Its newest revision, whose fields these are"),
+    field(Profiles, "image", TEXT, "Its `distro_series`"),
+    field(Profiles, "bundle", TEXT, "Its `site_bootstrap_bundle_ref`"),
+    field(Profiles, "fabric", TEXT, "Its `fabric_mode`"),
+    field(Profiles, "created", MOMENT, "When it was added"),
+    field(Profiles, "updated", MOMENT, "When it last changed"),
+    field(Tokens, "name", TEXT, "Name of whoever has it"),
+    field(Tokens, "person", TEXT, "The person behind it"),
+    field(Tokens, "created_by", TEXT, "Who had it made"),
+    field(Tokens, "revoked", FLAG, "Whether it was revoked"),
+    field(Tokens, "created", MOMENT, "When it was made"),
+    field(Tokens, "expires", MOMENT, "From when on it is refused"),
+    field(Tokens, "used", MOMENT, "When it was last used, give or take a minute"),
+    field(DeadLetters, "sink", TEXT, "Name of the sink that did not take it"),
+    field(DeadLetters, "site", TEXT, "Name of the site that its event is of"),
+    field(DeadLetters, "hostname", TEXT, "Hostname of the node that its event is of"),
+    field(DeadLetters, "event", TEXT, "Code of its event"),
+    field(DeadLetters, "code", DELIVERY_FAULT, "Why the sink did not take it"),
+    field(DeadLetters, "replaying", FLAG, "Whether it is to be delivered again, and was not yet"),
+    field(DeadLetters, "failed", MOMENT, "When it was given up"),
 ];
 
 #[cfg(test)]
@@ -214,7 +283,8 @@ mod tests {
     fn every_list_has_fields_and_each_name_stands_once() {
         for list in FilterList::ALL {
             let names: Vec<&str> = list.fields().map(|field| field.name).collect();
-            assert!(names.contains(&"site"), "{list}: every list can be cut to a site");
+            let of_no_site = matches!(list, Tasks | Sites | Profiles | Tokens);
+            assert_ne!(names.contains(&"site"), of_no_site, "{list}: what is of a site says which");
             assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{list}");
         }
     }

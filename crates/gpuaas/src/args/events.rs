@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gpuaas_client::arguments::ApiArgs;
 use gpuaas_types::event::EventCursor;
+use gpuaas_types::filter::{FilterList, ListFilter};
 
-use super::shared::ListArgs;
+use super::shared::{ListArgs, filter_of};
 
 /// `gpuaas events`.
 #[derive(Debug, Clone, Args)]
@@ -61,6 +62,9 @@ pub struct DeadLetterArgs {
     /// Only of this sink.
     #[arg(long, value_name = "NAME")]
     pub sink: Option<String>,
+    /// Only what this lets pass, such as `code=refused failed>2026-11-01`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::DeadLetters))]
+    pub filter: Option<ListFilter>,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -68,7 +68,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("node task diagnostics", "gpuaas node task j22u11 diagnostics --wait --to j22u11.tar.gz"),
     ("node task agent-update", "gpuaas node task j22u11 agent-update --wait"),
-    ("node tasks", "gpuaas node tasks j22u11"),
+    ("node tasks", "gpuaas node tasks j22u11 --filter kind=service"),
     (
         "node revoke-certificate",
         "gpuaas node revoke-certificate j22u11 --reason \"the disk was lost\" --dry-run",
@@ -101,7 +101,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("drift list", "gpuaas drift list --site lab"),
     ("events follow", "gpuaas events follow --site lab -o json"),
     ("events sinks", "gpuaas events sinks"),
-    ("events dead-letters", "gpuaas events dead-letters --sink chat"),
+    ("events dead-letters", "gpuaas events dead-letters --sink chat --filter code=refused"),
     ("events replay", "gpuaas events replay chat --reason \"it takes them again\""),
     (
         "webhook add",
@@ -171,7 +171,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
         "token add",
         "gpuaas token add ci --role operator@lab --to ci-token --reason \"the pipeline\"",
     ),
-    ("token list", "gpuaas token list"),
+    ("token list", "gpuaas token list --filter revoked=false"),
     ("token revoke", "gpuaas token revoke ci --reason \"the pipeline is gone\""),
     ("key show", "gpuaas key show --data gpuaas-data"),
     ("key rotate", "gpuaas key rotate --data gpuaas-data --reason \"once a year\""),

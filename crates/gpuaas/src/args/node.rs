@@ -7,7 +7,7 @@ use gpuaas_types::NodeState;
 use gpuaas_types::filter::{FilterList, ListFilter};
 
 use super::audit::NodeTimelineArgs;
-use super::node_task::NodeTaskArgs;
+use super::node_task::{NodeTaskArgs, NodeTasksArgs};
 use super::shared::{ActorArgs, PlannedArgs, ShowArgs, WatchedShowArgs, filter_of};
 use super::telemetry::ConvergeTelemetryArgs;
 use gpuaas_client::arguments::ApiArgs;
@@ -40,7 +40,7 @@ pub enum NodeCommand {
     /// Have the agent of a node do something: change a service, repair drift, update packages ...
     Task(Box<NodeTaskArgs>),
     /// List what the agent of a node was told to do.
-    Tasks(ShowArgs),
+    Tasks(NodeTasksArgs),
     /// Withdraw a node's certificates: its agent is refused from the next call on.
     RevokeCertificate(RevokeCertificateArgs),
     /// Show the certificates that a node was given.

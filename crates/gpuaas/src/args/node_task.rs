@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use gpuaas_types::agent::{Gate, PackageTarget, ServiceAction};
+use gpuaas_types::filter::{FilterList, ListFilter};
 
-use super::shared::ActorArgs;
+use super::shared::{ActorArgs, filter_of};
 use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas node task`.
@@ -154,4 +155,21 @@ fn package(text: &str) -> Result<PackageTarget, String> {
         }
         None => Ok(PackageTarget { name: text.to_owned(), version: None }),
     }
+}
+
+/// `gpuaas node tasks`.
+#[derive(Debug, Clone, Args)]
+pub struct NodeTasksArgs {
+    /// Hostname, node id, MAAS system id or MAC.
+    #[arg(value_name = "HOST")]
+    pub node: String,
+    /// Only what this lets pass, such as `kind=service succeeded=false`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Tasks))]
+    pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
 }

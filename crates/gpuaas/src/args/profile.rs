@@ -5,8 +5,9 @@ use std::str::FromStr;
 use clap::{Args, Subcommand};
 
 use super::secret::SecretCommand;
-use super::shared::{ListArgs, PlannedChangeArgs, ShowArgs};
+use super::shared::{ListArgs, PlannedChangeArgs, ShowArgs, filter_of};
 use gpuaas_client::arguments::{ApiArgs, Format};
+use gpuaas_types::filter::{FilterList, ListFilter};
 
 /// `gpuaas profile`.
 #[derive(Debug, Subcommand)]
@@ -14,7 +15,7 @@ pub enum ProfileCommand {
     /// Add a profile; fields that are not set have their defaults.
     Add(ProfileAddArgs),
     /// List profiles.
-    List(ListArgs),
+    List(ProfileListArgs),
     /// Show one profile at its latest revision.
     Show(ShowArgs),
     /// List the profiles to begin with, one per class of hardware.
@@ -104,7 +105,7 @@ pub enum RoceCommand {
     /// Take the address of one fabric interface of one host away.
     Remove(RoceRemoveArgs),
     /// List addresses.
-    List(ListArgs),
+    List(RoceListArgs),
 }
 
 /// `gpuaas roce add`.
@@ -171,6 +172,28 @@ pub struct RoceRemoveArgs {
     /// Interface name, or its MAC address.
     #[arg(long, value_name = "NAME")]
     pub interface: String,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas profile list`.
+#[derive(Debug, Clone, Args)]
+pub struct ProfileListArgs {
+    /// Only what this lets pass, such as `image~h200 fabric=roce`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Profiles))]
+    pub filter: Option<ListFilter>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
+}
+
+/// `gpuaas roce list`.
+#[derive(Debug, Clone, Args)]
+pub struct RoceListArgs {
+    /// Only what this lets pass, such as `site=lab subnet=10.8.0.0/16`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Roce))]
+    pub filter: Option<ListFilter>,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

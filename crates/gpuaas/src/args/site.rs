@@ -10,7 +10,7 @@ use gpuaas_types::{DriftAction, DriftKind};
 
 use super::profile::Assignment;
 use super::secret::SecretCommand;
-use super::shared::{ListArgs, PlannedChangeArgs, ShowArgs, filter_of};
+use super::shared::{PlannedChangeArgs, ShowArgs, filter_of};
 use gpuaas_client::arguments::ApiArgs;
 
 /// `gpuaas site`.
@@ -19,7 +19,7 @@ pub enum SiteCommand {
     /// Add a MAAS region; it is asked for its version before anything is stored.
     Add(SiteAddArgs),
     /// List regions.
-    List(ListArgs),
+    List(SiteListArgs),
     /// Show one region.
     Show(ShowArgs),
     /// Change a region; what MAAS has a say in is asked of MAAS before anything is stored.
@@ -225,4 +225,15 @@ mod tests {
             assert!(read(text).is_err(), "{text:?}");
         }
     }
+}
+
+/// `gpuaas site list`.
+#[derive(Debug, Clone, Args)]
+pub struct SiteListArgs {
+    /// Only what this lets pass, such as `health!=ok name~eu-`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Sites))]
+    pub filter: Option<ListFilter>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
 }

@@ -6,9 +6,10 @@ use std::str::FromStr;
 use clap::{Args, Subcommand};
 use gpuaas_client::arguments::ApiArgs;
 use gpuaas_types::access::{Role, RoleGrant};
+use gpuaas_types::filter::{FilterList, ListFilter};
 
 use super::key::MasterKeyArgs;
-use super::shared::{ActorArgs, ListArgs};
+use super::shared::{ActorArgs, ListArgs, filter_of};
 
 /// `gpuaas token`.
 #[derive(Debug, Subcommand)]
@@ -16,7 +17,7 @@ pub enum TokenCommand {
     /// Make a credential for a program, with the roles that it needs.
     Add(TokenAddArgs),
     /// List the credentials of programs; never their secrets.
-    List(ListArgs),
+    List(TokenListArgs),
     /// End a credential: it is refused from the next request on.
     Revoke(TokenRevokeArgs),
     /// Make another admin token on the control plane's host, without the API; the one before ends.
@@ -128,4 +129,15 @@ mod tests {
         assert!(parse("operator@").is_err() && parse("operator@lab,").is_err());
         assert!(parse("root").unwrap_err().contains("viewer, operator, approver, admin"));
     }
+}
+
+/// `gpuaas token list`.
+#[derive(Debug, Clone, Args)]
+pub struct TokenListArgs {
+    /// Only what this lets pass, such as `revoked=false used<2026-11-01`: docs/reference/filters.md.
+    #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Tokens))]
+    pub filter: Option<ListFilter>,
+    /// Where to ask and how to print.
+    #[command(flatten)]
+    pub api: ApiArgs,
 }
