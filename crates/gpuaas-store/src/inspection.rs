@@ -9,7 +9,7 @@ use sqlx::{Connection as _, Row as _};
 use tokio::time::timeout;
 
 use crate::error::StoreError;
-use crate::migrations::{self, SQLITE};
+use crate::migrations::{SQLITE, Schema};
 use crate::open::DatabaseUrl;
 use crate::postgres;
 
@@ -40,6 +40,8 @@ pub enum SchemaVersion {
     Older,
     /// Those of this version.
     Current,
+    /// Those of a later version, which has only added to them: this version runs beside it.
+    Expanded,
     /// Those of a later version.
     Newer,
 }
@@ -123,11 +125,16 @@ async fn inspect_server(options: PgConnectOptions) -> Result<DatabaseInspection,
     } else {
         0
     };
+    let newest = Schema::with(&[]).newest();
+    let mut schema = SchemaVersion::compare(found, newest);
+    if schema == SchemaVersion::Newer && postgres::schema_floor(&mut connection).await? <= newest {
+        schema = SchemaVersion::Expanded;
+    }
     connection.close().await?;
     Ok(DatabaseInspection {
         engine: format!("PostgreSQL {version}"),
         is_supported: number >= OLDEST_POSTGRES,
-        schema: SchemaVersion::compare(found, migrations::newest()),
+        schema,
         damage: None,
     })
 }

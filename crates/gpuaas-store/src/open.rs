@@ -19,7 +19,7 @@ use crate::database::{
 use crate::error::StoreError;
 use crate::key_ring::KeyRing;
 use crate::key_rotation::{MASTER_KEY_ID, read_state};
-use crate::migrations::SQLITE;
+use crate::migrations::{SQLITE, Schema, SchemaChange};
 use crate::postgres;
 use crate::seal::random;
 use crate::shared_reads::SharedReads;
@@ -34,15 +34,28 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Open`] with code `database_url_invalid`, `database_unreachable`,
-    /// `database_unwritable`, `database_corrupt`, `migration_failed`, `store_moved` or
-    /// `master_key_wrong`, each with a hint.
+    /// `database_unwritable`, `database_corrupt`, `migration_failed`, `schema_contracted`,
+    /// `store_moved` or `master_key_wrong`, each with a hint.
     pub async fn open(url: &str, keys: impl Into<KeyRing>) -> Result<Self, StoreError> {
-        let keys = keys.into();
+        Self::open_with_later(url, keys, &[]).await
+    }
+
+    /// The same as an executable of a later version does, which knows more changes of PostgreSQL's
+    /// tables: what two versions do with one database can be tried with one of them.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub async fn open_with_later(
+        url: &str,
+        keys: impl Into<KeyRing>,
+        later: &[SchemaChange],
+    ) -> Result<Self, StoreError> {
+        let (keys, schema) = (keys.into(), Schema::with(later));
         let counters = Arc::new(SentCounters::default());
         let (mut place, mut file) = (None, None);
         let db = match DatabaseUrl::parse(url)? {
             DatabaseUrl::Postgres(options) => {
-                let pool = Arc::new(postgres::open(*options).await?);
+                let pool = Arc::new(postgres::open(*options, &schema).await?);
                 let groups = GroupWriter::start(Arc::clone(&pool), Arc::clone(&counters));
                 let reads = Box::new(SharedReads::new(&pool, &counters));
                 Db::Postgres { pool, groups, reads }
@@ -54,7 +67,8 @@ impl Store {
                 sqlite(SqliteLocation::File(path), Arc::clone(&counters))?
             }
         };
-        Self::opened(db, keys, counters, place, file).await
+        let file = FilePlace { place, file };
+        Self::opened(db, keys, counters, schema, file).await
     }
 
     /// An empty SQLite database in memory, gone with the last clone of the store. For simulations,
@@ -66,15 +80,15 @@ impl Store {
         let keys = keys.into();
         let counters = Arc::new(SentCounters::default());
         let db = sqlite(SqliteLocation::Memory, Arc::clone(&counters))?;
-        Self::opened(db, keys, counters, None, None).await
+        Self::opened(db, keys, counters, Schema::with(&[]), FilePlace::default()).await
     }
 
     async fn opened(
         db: Db,
         key: KeyRing,
         counters: Arc<SentCounters>,
-        file_place: Option<String>,
-        file: Option<PathBuf>,
+        schema: Schema,
+        FilePlace { place, file }: FilePlace,
     ) -> Result<Self, StoreError> {
         note_panic_locations();
         let (due, _) = watch::channel(0);
@@ -92,7 +106,8 @@ impl Store {
                 db,
                 key,
                 instance,
-                file_place: file_place.unwrap_or_else(|| instance.to_string()),
+                schema,
+                file_place: place.unwrap_or_else(|| instance.to_string()),
                 counters,
                 placements: SlotPlacements::new(salt),
                 claim_queue: ClaimQueue::default(),
@@ -140,6 +155,14 @@ impl Store {
             "start with the master key file that was made together with this database",
         ))
     }
+}
+
+/// Where a file is; nothing for other databases.
+#[derive(Default)]
+struct FilePlace {
+    /// As [`file_place`] says.
+    place: Option<String>,
+    file: Option<PathBuf>,
 }
 
 pub(crate) enum DatabaseUrl {

@@ -28,6 +28,12 @@
 //! `enable_seqscan = off`, which leaves reading all to statements that no index serves, and the cost
 //! of a page that is in memory or on flash (`random_page_cost`).
 //!
+//! # Two versions
+//! Control planes of two versions may share a database while one takes over from the other, so a start
+//! makes what adds, and leaves what takes away until no control plane lives that uses it
+//! (`control_plane`; the marks are in `migrations`). What was taken away leaves a floor, and who does not
+//! know that migration does not start.
+//!
 //! # Starting together
 //! The first start of a control plane makes tables and keys. Replicas that start at the same moment
 //! do so one after the other: [`StartupLock`] is an advisory lock that lasts as long as a
@@ -36,14 +42,14 @@
 
 use std::net::IpAddr;
 
-use sqlx::migrate::MigrateError;
+use futures::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _, raw_sql};
 use tokio::time::timeout;
 
 use crate::database::{PATIENCE, PostgresPool, PostgresSession, TransactionCommand};
 use crate::error::StoreError;
-use crate::migrations;
+use crate::migrations::{self, Schema};
 use crate::store::{Db, Store};
 
 /// Prepared statements kept by each connection: room for every statement, and for the lengths that
@@ -78,9 +84,12 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 ///
 /// # Errors
 /// [`StoreError::Open`] with code `database_unreachable`, `startup_locked` or `migration_failed`.
-pub(crate) async fn open(options: PgConnectOptions) -> Result<PostgresPool, StoreError> {
+pub(crate) async fn open(
+    options: PgConnectOptions,
+    schema: &Schema,
+) -> Result<PostgresPool, StoreError> {
     let (options, mut first) = connect(options).await?;
-    migrate(&mut first).await?;
+    migrate(&mut first, schema).await?;
     Ok(PostgresPool::new(options, first))
 }
 
@@ -134,21 +143,92 @@ fn wants_tls(connected: &Result<PgConnection, sqlx::Error>) -> bool {
     refused.and_then(|error| error.code()).is_some_and(|code| code == NO_RULE)
 }
 
-/// Brings the tables up to date, all of them or none, under the startup lock.
-async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let mut migrator = migrations::postgres();
-    // The library's own lock has no limit.
-    migrator.set_locking(false);
+/// Brings the tables up to date under the startup lock, as far as the control planes that run allow:
+/// all of it or nothing. Answers how many changes have to wait.
+///
+/// # Errors
+/// [`StoreError::Open`] with code `startup_locked`, `migration_failed` or `schema_contracted`.
+pub(crate) fn migrate<'c>(
+    connection: &'c mut PgConnection,
+    schema: &'c Schema,
+) -> BoxFuture<'c, Result<usize, StoreError>> {
+    // A box, because the compiler cannot tell of what is in it that it may go to another thread.
+    Box::pin(run_migrations(connection, schema))
+}
+
+async fn run_migrations(
+    connection: &mut PgConnection,
+    schema: &Schema,
+) -> Result<usize, StoreError> {
     let mut transaction = connection.begin().await?;
     lock(&mut transaction).await?;
     // A migration may take as long as the data needs.
     raw_sql("SET LOCAL statement_timeout = 0").execute(&mut *transaction).await?;
-    migrator.run(&mut *transaction).await.map_err(|error| {
-        let newer =
-            matches!(error, MigrateError::VersionMissing(_) | MigrateError::VersionTooNew(..));
-        StoreError::migration_failed(&error, newer)
-    })?;
-    Ok(transaction.commit().await?)
+    let made = made_migrations(&mut transaction).await?;
+    let known = schema.newest();
+    let floor = schema_floor(&mut transaction).await?;
+    if floor > known {
+        return Err(migrations::schema_contracted(floor, known));
+    }
+    // A later version has added what is above, and nothing that is used here is gone. What is between
+    // is of another line of versions.
+    if let Some(stray) = made.iter().find(|number| **number < known && !schema.knows(**number)) {
+        let detail = format!("migration {stray} was made, and this version knows none of it");
+        return Err(StoreError::migration_failed(&detail, true));
+    }
+    let oldest = if made.is_empty() { None } else { oldest_schema(&mut transaction).await? };
+    let (due, waiting) = schema.due(&made, oldest);
+    migrations::migrator(&due)
+        .set_locking(false)
+        .run_direct(None, &mut *transaction, false)
+        .await
+        .map_err(|error| StoreError::migration_failed(&error, false))?;
+    if let Some(floor) = migrations::floor(&due) {
+        let sql = "INSERT INTO store_meta (name, value) VALUES ('schema_floor', $1) \
+                   ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        sqlx::query(sql).bind(floor.to_string()).execute(&mut *transaction).await?;
+    }
+    transaction.commit().await?;
+    Ok(waiting)
+}
+
+/// Numbers of the migrations that were made.
+async fn made_migrations(connection: &mut PgConnection) -> Result<Vec<i64>, StoreError> {
+    if !has_table(connection, "_sqlx_migrations").await? {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT version FROM _sqlx_migrations ORDER BY version";
+    Ok(sqlx::query_scalar(sql).fetch_all(connection).await?)
+}
+
+/// The migration that an executable has to know to use these tables; 0: any.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+pub(crate) async fn schema_floor(connection: &mut PgConnection) -> Result<i64, StoreError> {
+    if !has_table(connection, "store_meta").await? {
+        return Ok(0);
+    }
+    let sql = "SELECT value FROM store_meta WHERE name = 'schema_floor'";
+    let floor: Option<String> = sqlx::query_scalar(sql).fetch_optional(connection).await?;
+    let floor = floor.map_or(Ok(0), |text| text.parse());
+    floor.map_err(|error| StoreError::corrupt("schema_floor", error))
+}
+
+/// The oldest schema that a control plane knows which runs; none: none runs. Those of before the table
+/// are of schema 0: whether one runs nobody can tell.
+async fn oldest_schema(connection: &mut PgConnection) -> Result<Option<i64>, StoreError> {
+    if !has_table(connection, "control_plane").await? {
+        return Ok(Some(0));
+    }
+    let sql = "SELECT MIN(schema_known) FROM control_plane WHERE lease_until > \
+               CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+    Ok(sqlx::query_scalar(sql).fetch_one(connection).await?)
+}
+
+async fn has_table(connection: &mut PgConnection, name: &'static str) -> Result<bool, StoreError> {
+    let sql = "SELECT to_regclass($1) IS NOT NULL";
+    Ok(sqlx::query_scalar(sql).bind(name).fetch_one(connection).await?)
 }
 
 /// Takes the startup lock in the transaction that is open.

@@ -16,6 +16,7 @@ use crate::database::{
 };
 use crate::error::StoreError;
 use crate::key_ring::KeyRing;
+use crate::migrations::Schema;
 use crate::shared_reads::SharedReads;
 use crate::slice_placement::SlotPlacements;
 
@@ -30,6 +31,8 @@ pub(crate) struct Inner {
     pub(crate) key: KeyRing,
     /// Names this opened store among those of the database.
     pub(crate) instance: Uuid,
+    /// The changes of the tables that this executable knows.
+    pub(crate) schema: Schema,
     /// Where the database is, if it is a file: a copy is elsewhere.
     pub(crate) file_place: String,
     pub(crate) counters: Arc<SentCounters>,

@@ -166,7 +166,7 @@ fn check_source(file: &Path) -> Result<(), StoreError> {
             );
             unready("its tables are of an earlier version", hint)
         }
-        SchemaVersion::Newer => {
+        SchemaVersion::Expanded | SchemaVersion::Newer => {
             let hint = "move it with the version that it was used with last".to_owned();
             unready("its tables are of a later version", hint)
         }

@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) mod admin_token;
 mod audit_relay;
+mod control_plane;
 mod data_folder;
 mod limits;
 mod listeners;
@@ -194,6 +195,7 @@ impl ServeHandle {
             }
         });
         futures::future::join_all(ends).await;
+        control_plane::withdraw(&self.store).await;
         self.store.close().await;
     }
 }
@@ -321,6 +323,7 @@ async fn open(options: &ServeOptions) -> Result<Opened<'_>, Failure> {
     let lock = embedded.as_deref().map(lock).transpose()?;
     let keys = &options.master_key;
     let store = preflight::open_store(&database, embedded.as_deref(), &options.data, keys).await?;
+    control_plane::announce(&store).await?;
     let socket = bind(options.listen, options.activated.operators.as_ref())?;
     let addr = socket.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
     let node_socket = match &options.nodes {

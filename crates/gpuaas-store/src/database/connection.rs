@@ -2,7 +2,7 @@
 //!
 //! Every statement is written once, in the part of SQL that SQLite 3.51 and PostgreSQL 15 share:
 //! `$1` placeholders, `RETURNING`, `ON CONFLICT`, partial indexes, `WITH ... AS MATERIALIZED`.
-//! Five things differ and are handled here:
+//! Six things differ and are handled here:
 //!
 //! | | PostgreSQL | SQLite |
 //! |---|---|---|
@@ -10,6 +10,7 @@
 //! | `{LOCK}` | `FOR NO KEY UPDATE`, which lets others add rows that refer to the locked ones | nothing: there is one writer |
 //! | `{LOCK_KEY}` | `FOR UPDATE`, which does not | nothing: there is one writer |
 //! | `{SHARE_NODE}`, `{SHARE_NODE_SKIP}` | `FOR SHARE OF node`, which lets others do so too, and keeps the row as it is | nothing: there is one writer |
+//! | `{NOW}` | the server's clock, in microseconds | the system's |
 //! | lists | `IN ($1, $2, ...)`, as on SQLite; `= ANY` exists here only | |
 //!
 //! Values travel as [`Val`] and come back through [`Cols`], so the functions above are

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// Text of a statement, with `$1` placeholders and `{LIST}`, `{SKIP}`, `{LOCK}`,
-/// `{LOCK_KEY}`, `{SHARE_NODE}` or `{SHARE_NODE_SKIP}`.
+/// `{LOCK_KEY}`, `{SHARE_NODE}`, `{SHARE_NODE_SKIP}` or `{NOW}`.
 pub(crate) type Sql = Cow<'static, str>;
 
 /// `text` with `{LIST}` replaced by `$first, $first+1, ...` for `count` values.
@@ -33,6 +33,10 @@ pub(crate) fn padded<T: Copy>(ids: impl IntoIterator<Item = T>) -> Vec<Vec<T>> {
         .collect()
 }
 
+/// The database's clock, in microseconds.
+const NOW_ON_POSTGRES: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+const NOW_ON_SQLITE: &str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
+
 pub(crate) fn in_dialect(sql: Sql, postgres: bool) -> Sql {
     if !sql.contains('{') {
         return sql;
@@ -43,6 +47,7 @@ pub(crate) fn in_dialect(sql: Sql, postgres: bool) -> Sql {
         .replace("{LOCK}", of("FOR NO KEY UPDATE"))
         .replace("{LOCK_KEY}", of("FOR UPDATE"))
         .replace("{SHARE_NODE}", of("FOR SHARE OF node"))
-        .replace("{SHARE_NODE_SKIP}", of("FOR SHARE OF node SKIP LOCKED"));
+        .replace("{SHARE_NODE_SKIP}", of("FOR SHARE OF node SKIP LOCKED"))
+        .replace("{NOW}", if postgres { NOW_ON_POSTGRES } else { NOW_ON_SQLITE });
     Cow::Owned(sql)
 }

@@ -77,6 +77,7 @@ pub(super) const TABLES: &[(&str, Movement)] = &[
     ("former_master_key", Moves),
     // A row for each opened store.
     ("health_check", Stays),
+    ("control_plane", Stays),
 ];
 
 /// Those that move, in order.

@@ -15,6 +15,7 @@ use crate::control::{server_place, take_held_regions};
 use crate::database::{Conn, PostgresPool, SentCounters, TransactionCommand, Val, args};
 use crate::error::StoreError;
 use crate::inspection::{SchemaVersion, inspect_database};
+use crate::migrations::Schema;
 use crate::postgres;
 use crate::queries::end_leases;
 use crate::tables::audit::{self, NewAuditEntry};
@@ -39,7 +40,7 @@ pub(super) fn public_url(options: &PgConnectOptions) -> String {
 pub(super) async fn refuse_other_version(url: &str, public_url: &str) -> Result<(), StoreError> {
     match inspect_database(url).await?.schema {
         SchemaVersion::Empty | SchemaVersion::Current => Ok(()),
-        SchemaVersion::Older | SchemaVersion::Newer => {
+        SchemaVersion::Older | SchemaVersion::Expanded | SchemaVersion::Newer => {
             Err(used(public_url, "it has the tables of another version"))
         }
     }
@@ -62,7 +63,7 @@ pub(super) struct Target {
 impl Target {
     /// Connects, makes the tables, and begins the transaction; nobody else starts there meanwhile.
     pub(super) async fn begin(options: PgConnectOptions) -> Result<Self, StoreError> {
-        let pool: PostgresPool = postgres::open(options).await?;
+        let pool: PostgresPool = postgres::open(options, &Schema::with(&[])).await?;
         let session = pool.acquire().await?;
         let mut conn = Conn::postgres(session, &Arc::new(SentCounters::default()));
         conn.control(TransactionCommand::Begin).await?;

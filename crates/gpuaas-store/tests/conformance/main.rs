@@ -40,5 +40,6 @@ mod slots;
 mod step_durations;
 mod tokens;
 mod transfer;
+mod versions;
 mod watching;
 mod writing;

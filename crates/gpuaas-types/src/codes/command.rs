@@ -372,6 +372,9 @@ ScenarioNotMet "scenario_not_met" "Not every node is as the scenario ends" {
 ScenarioUnset "scenario_unset" "The scenario was not reached" {
     doc: "What a scenario begins with could not be brought about",
 }
+SchemaContracted "schema_contracted" "The database went on with a later version" {
+    doc: "A later version took away what this one uses, once no control plane of this version ran any more",
+}
 SecretMalformed "secret_malformed" "The value is not of the form that the input wants" {
     doc: "An input that takes the hash of a password was given something else",
 }

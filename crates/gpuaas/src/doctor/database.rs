@@ -1,6 +1,8 @@
 //! The database: asked before it is opened, so that looking at it changes nothing of another
 //! version's.
 
+use std::collections::BTreeMap;
+
 use gpuaas_store::{DatabaseInspection, SchemaVersion, Store, inspect_database};
 use gpuaas_types::codes::DoctorCheckCode as Check;
 
@@ -42,6 +44,7 @@ pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Opt
         Ok(store) => {
             findings.push(Finding::ok(Check::MasterKey, &key_subject, "it is the database's"));
             findings.push(audit_chain(&store, &subject).await);
+            findings.extend(control_planes(&store).await);
             Some(store)
         }
         Err(error) => {
@@ -75,11 +78,36 @@ fn note_inspection(
         SchemaVersion::Older => {
             Finding::fault(Check::DatabaseSchema, subject, "of an earlier version")
         }
+        SchemaVersion::Expanded => Finding::ok(
+            Check::DatabaseSchema,
+            subject,
+            "of this version, and a later one adds to it",
+        ),
         SchemaVersion::Newer => {
             Finding::fault(Check::DatabaseSchema, subject, "of a later version")
         }
     });
-    damage.is_none() && *schema == SchemaVersion::Current
+    damage.is_none() && matches!(schema, SchemaVersion::Current | SchemaVersion::Expanded)
+}
+
+/// Which versions run on a shared database; none where nobody says so.
+async fn control_planes(store: &Store) -> Option<Finding> {
+    const SUBJECT: &str = "control planes that run";
+    let planes = match store.control_planes().await {
+        Ok(planes) => planes,
+        Err(error) => {
+            return Some(Finding::skipped(Check::DatabaseSchema, SUBJECT, error.to_string()));
+        }
+    };
+    let mut versions: BTreeMap<(String, i64), u64> = BTreeMap::new();
+    for plane in planes {
+        *versions.entry((plane.version, plane.schema_known)).or_default() += 1;
+    }
+    let seen: Vec<String> = versions
+        .iter()
+        .map(|((version, schema), count)| format!("{count} of {version} (tables {schema})"))
+        .collect();
+    (!seen.is_empty()).then(|| Finding::ok(Check::DatabaseSchema, SUBJECT, seen.join(", ")))
 }
 
 async fn audit_chain(store: &Store, subject: &str) -> Finding {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use gpuaas_api::ApiState;
-use gpuaas_engine::Supervisor;
+use gpuaas_engine::{Clock, Supervisor};
 use gpuaas_events::EventDelivery;
 use gpuaas_identity::server::HttpServer;
+use gpuaas_store::Store;
 use gpuaas_types::limits::ListenerLimits;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::limits::BothLimits;
 use super::retention::Retention;
 use super::server_certificate::Upkeep;
-use super::{audit_relay, nodes, operators};
+use super::{audit_relay, control_plane, nodes, operators};
 
 /// What is served, and where.
 pub(super) struct Sockets {
@@ -51,12 +52,8 @@ pub(super) fn spawn(
         loops.extend(spawn_for_nodes(nodes, limits.nodes, router, &supervisor, stop));
     }
     loops.push(supervisor.spawn("event delivery", delivery.run(stop.clone())));
-    // An SQLite file's entries are chained as they are written.
     if store.engine() == "postgresql" {
-        let (store, clock, stop) = (store.clone(), Arc::clone(&clock), stop.clone());
-        loops.push(supervisor.spawn("audit chain", async move {
-            audit_relay::run(store, clock.as_ref(), stop).await;
-        }));
+        loops.extend(spawn_for_replicas(&store, &clock, &supervisor, stop));
     }
     if let Some(retention) = retention {
         let stop = stop.clone();
@@ -65,6 +62,26 @@ pub(super) fn spawn(
         }));
     }
     loops
+}
+
+/// What control planes that share a database owe each other. An SQLite file has one, and its entries
+/// of the audit are chained as they are written.
+fn spawn_for_replicas(
+    store: &Store,
+    clock: &Arc<dyn Clock>,
+    supervisor: &Supervisor,
+    stop: &CancellationToken,
+) -> [JoinHandle<()>; 2] {
+    let parts = || (store.clone(), Arc::clone(clock), stop.clone());
+    let (chained, its_clock, its_stop) = parts();
+    let chain = supervisor.spawn("audit chain", async move {
+        audit_relay::run(chained, its_clock.as_ref(), its_stop).await;
+    });
+    let (store, clock, stop) = parts();
+    let lease = supervisor.spawn_fallible("control plane lease", async move {
+        control_plane::run(store, clock.as_ref(), stop).await
+    });
+    [chain, lease]
 }
 
 fn spawn_for_nodes(
