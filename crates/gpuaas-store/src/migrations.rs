@@ -190,6 +190,7 @@ migrations! {
     expand "0440_approval"
     expand "0441_traceparent"
     expand "0450_control_plane"
+    expand "0451_address_lock"
     expand "0462_former_master_key"
 }
 

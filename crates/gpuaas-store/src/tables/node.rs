@@ -121,6 +121,7 @@ pub(crate) async fn address_in_use(
     if bmc.is_none() && macs.is_empty() {
         return Ok(None);
     }
+    lock_addresses(conn, bmc, &macs).await?;
     let sql = with_list(HOLDERS, 4, macs.len().max(1));
     let mut values = args![site_id.0, node_id.0, bmc];
     values.extend(macs.iter().map(|mac| Val::from(mac.as_str())));
@@ -137,6 +138,27 @@ pub(crate) async fn address_in_use(
     };
     let detail = format!("{address} belongs to node {holder} ({id})");
     Ok(Some(StoreError::conflict(code, detail)))
+}
+
+/// Has those who name one of these addresses at the same moment look for holders one after the other,
+/// until the transaction ends. SQLite has one writer anyway.
+async fn lock_addresses(
+    conn: &mut Conn,
+    bmc: Option<&str>,
+    macs: &BTreeSet<String>,
+) -> Result<(), StoreError> {
+    if !conn.is_postgres() {
+        return Ok(());
+    }
+    // In one order, so that two that share several addresses do not wait for each other.
+    let mut addresses: BTreeSet<&str> = macs.iter().map(String::as_str).collect();
+    addresses.extend(bmc);
+    let rows = addresses.into_iter().map(|address| args![address]).collect();
+    let lock = RowsStatement {
+        head: "INSERT INTO address_lock (address)",
+        tail: "ON CONFLICT (address) DO UPDATE SET address = excluded.address",
+    };
+    conn.query_rows(lock, rows).await.map(drop)
 }
 
 /// The MAC addresses of this hardware, lower case, each once.

@@ -78,6 +78,8 @@ pub(super) const TABLES: &[(&str, Movement)] = &[
     // A row for each opened store.
     ("health_check", Stays),
     ("control_plane", Stays),
+    // Rows of it are only locked.
+    ("address_lock", Stays),
 ];
 
 /// Those that move, in order.

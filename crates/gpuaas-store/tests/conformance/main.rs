@@ -10,6 +10,7 @@
     reason = "the whole of this program is tests; clippy's exception sees test functions only"
 )]
 
+mod addresses;
 mod agents;
 mod approvals;
 mod audit_chain;
