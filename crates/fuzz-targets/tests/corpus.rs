@@ -146,6 +146,7 @@ fn mutated(input: &[u8], others: &[(String, Vec<u8>)], numbers: &mut Numbers) ->
 }
 
 /// A number of the environment, for those who want more than the suite has time for.
+#[expect(clippy::disallowed_methods, reason = "what a person asks of a test")]
 fn asked(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap())
 }
