@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::replicas::wait_at_most;
-use crate::rig::Rig;
+use crate::rig::{Rig, Server};
 
 pub(crate) const NAMES: [&str; 3] = ["j22u11", "j22u15", "j27u15"];
 /// Longest time for three runs, whose hosts are processes of this machine.
@@ -16,7 +16,12 @@ pub(crate) const PATIENCE_SECONDS: f64 = 240.0;
 
 /// What the region counted.
 pub(crate) fn record(rig: &Rig) -> Value {
-    let (url, _) = rig.sim.value("listening").split_once("/MAAS").unwrap();
+    stats(&rig.sim)
+}
+
+/// The same, of a region without a rig.
+pub(crate) fn stats(region: &Server) -> Value {
+    let (url, _) = region.value("listening").split_once("/MAAS").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let answer = reqwest::get(format!("{url}/sim/v1/stats")).await.unwrap();

@@ -14,6 +14,7 @@ mod prometheus;
 mod real_host;
 mod replicas;
 mod rig;
+mod rolling;
 mod secrets;
 mod systemd;
 mod tls;

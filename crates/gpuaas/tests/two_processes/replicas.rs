@@ -34,15 +34,15 @@ pub(crate) fn setting(name: &str) -> Option<String> {
 }
 
 /// A database, and a folder for what its control planes keep.
-struct Replicas {
-    dir: tempfile::TempDir,
-    database: ScratchDatabase,
+pub(crate) struct Replicas {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) database: ScratchDatabase,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Replicas {
     /// None: there is no PostgreSQL to test with.
-    fn prepare() -> Option<Self> {
+    pub(crate) fn prepare() -> Option<Self> {
         let Some(server) = setting("GPUAAS_TEST_POSTGRES") else {
             eprintln!("skipped: GPUAAS_TEST_POSTGRES names no server");
             return None;
@@ -56,13 +56,18 @@ impl Replicas {
 
     /// Starts a control plane and waits until it serves. `nodes` says how nodes reach it.
     fn start(&self, name: &str, nodes: &[&str]) -> Replica {
+        self.start_at(name, "127.0.0.1:0", nodes)
+    }
+
+    /// The same at an address, once more in its folder where it ran before.
+    pub(crate) fn start_at(&self, name: &str, listen: &str, nodes: &[&str]) -> Replica {
         let data = self.dir.path().join(name);
-        fs::create_dir(&data).unwrap();
+        fs::create_dir_all(&data).unwrap();
         let key = data.join("master.key");
         fs::write(&key, MASTER_KEY).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
         let (agent, log) = (agent(), self.dir.path().join(format!("{name}.log")));
-        let line = ["--log", "info", "serve", "--listen", "127.0.0.1:0"];
+        let line = ["--log", "info", "serve", "--listen", listen];
         let line = [&line[..], nodes, &["--database", self.database.url()]].concat();
         let line = [&line[..], &["--agent-binary", agent.to_str().unwrap()]].concat();
         let line = [&line[..], &["--data", data.to_str().unwrap()]].concat();
@@ -70,7 +75,7 @@ impl Replicas {
     }
 
     /// Starts control planes at the same moment.
-    fn start_together(&self, names: &[&str], nodes: &[&str]) -> Vec<Replica> {
+    pub(crate) fn start_together(&self, names: &[&str], nodes: &[&str]) -> Vec<Replica> {
         std::thread::scope(|scope| {
             let starting: Vec<_> =
                 names.iter().map(|name| scope.spawn(|| self.start(name, nodes))).collect();
@@ -79,7 +84,7 @@ impl Replicas {
     }
 
     /// The folder of the control plane that made the admin token; fails where several did.
-    fn token_file(&self, names: &[&str]) -> String {
+    pub(crate) fn token_file(&self, names: &[&str]) -> String {
         let file = |name: &&str| self.dir.path().join(name).join("admin-token");
         let made: Vec<_> = names.iter().map(file).filter(|file| file.exists()).collect();
         assert_eq!(made.len(), 1, "one control plane makes the admin token: {made:?}");
@@ -112,7 +117,7 @@ impl Replicas {
     }
 
     /// A region of machines, and its key in a file.
-    fn region(&self, arguments: &[&str]) -> (Server, String) {
+    pub(crate) fn region(&self, arguments: &[&str]) -> (Server, String) {
         let line = [&["maas-sim", "--listen", "127.0.0.1:0"], arguments].concat();
         let region = Server::start(&line, self.dir.path().join("sim.log"), "api-key");
         let key = self.dir.path().join("maas.key");
@@ -129,8 +134,8 @@ impl Drop for Replicas {
     }
 }
 
-struct Replica {
-    server: Server,
+pub(crate) struct Replica {
+    pub(crate) server: Server,
 }
 
 impl Replica {
@@ -298,7 +303,7 @@ fn watched_site(replicas: &Replicas) -> (Server, Replica, String) {
     (region, first, token)
 }
 
-fn machine_mac(region: &Server, name: &str) -> String {
+pub(crate) fn machine_mac(region: &Server, name: &str) -> String {
     let log = region.log();
     let line = log.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().to_owned()
@@ -364,7 +369,7 @@ fn a_replica_that_stands_still_amid_its_writes_stops_nobody() {
     wait_until("all are active", || open() == 0);
 }
 
-fn machine_names(region: &Server) -> Vec<String> {
+pub(crate) fn machine_names(region: &Server) -> Vec<String> {
     let log = region.log();
     let machine = |line: &str| {
         let mut words = line.split_whitespace();
