@@ -199,6 +199,35 @@ async fn one_that_was_killed_before_its_commit_begins_anew() {
     moving.end().await;
 }
 
+/// The copy itself is interrupted: nothing of it is there, the file is as it was, and a repeat copies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_killed_amid_its_copy_leaves_nothing() {
+    const LINES: i64 = 60_000;
+    let Some(moving) = Move::prepare().await else { return };
+    moving.fixture.store.close().await;
+    let connection = rusqlite::Connection::open(&moving.file).unwrap();
+    let lines = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) \
+                 INSERT INTO timeline_event (node_id, source, code, text, at, xact) \
+                 SELECT ?2, 'control_plane', 'c', 'a line of some length, as lines are', i, 0 FROM n";
+    connection.execute(lines, (LINES, moving.node_id.0.as_bytes().as_slice())).unwrap();
+    drop(connection);
+    let mut looking = moving.connect().await;
+    let busy = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() \
+                AND query LIKE 'INSERT INTO timeline_event%'";
+    let is_amid = async {
+        while sqlx::query(busy).fetch_one(&mut looking).await.unwrap().get::<i64, _>(0) == 0 {}
+    };
+    tokio::select! {
+        done = moving.run() => panic!("the copy is to take longer than a look: {done:?}"),
+        () = is_amid => {}
+    }
+    Store::open(&moving.fixture.database.url, key()).await.unwrap().close().await;
+    let report = moving.run().await.unwrap();
+    let lines = report.tables.iter().find(|table| table.name == "timeline_event").unwrap();
+    assert!(!report.was_done && lines.rows > 60_000, "{lines:?}");
+    moving.end().await;
+}
+
 #[tokio::test]
 async fn what_cannot_be_moved_is_refused_and_changes_nothing() {
     let Some(moving) = Move::prepare().await else { return };
