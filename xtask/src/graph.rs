@@ -61,6 +61,7 @@ const RULES: &[Rule] = &[
             "gpuaas-types",
             "maas-client",
             "maas-upload",
+            "vault-client",
         ],
         outside: Outside::Any,
         because: "the executable wires everything",
@@ -215,6 +216,12 @@ const RULES: &[Rule] = &[
         may_use: &["maas-client"],
         outside: Outside::Without(&["axum", "sqlx"]),
         because: "an upload is between a file and a region, and useful to any program",
+    },
+    Rule {
+        name: "vault-client",
+        may_use: &[],
+        outside: Outside::Without(&["sqlx"]),
+        because: "the client is useful to any program that has a Vault",
     },
     Rule {
         name: "maas-sim",

@@ -67,6 +67,8 @@ pub struct ApiSettings {
     pub agent: Option<Artifact>,
     /// Whether the hosts are simulated ones on this machine.
     pub simulated_hosts: bool,
+    /// Whether regions on other hosts may be reached over http://.
+    pub insecure_regions: bool,
     /// Limits of requests to the telemetry edges of hosts.
     pub telemetry: TelemetryLimits,
     /// Limits of streams of events.
@@ -89,6 +91,7 @@ impl Default for ApiSettings {
             poll_seconds: 25,
             agent: None,
             simulated_hosts: false,
+            insecure_regions: false,
             telemetry: TelemetryLimits::default(),
             events: EventLimits::default(),
             sign_in: None,

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
+use gpuaas_engine::HostScope;
 use gpuaas_store::{ExposeSecret as _, SecretString, StoreError};
 use gpuaas_types::api::{List, SiteCreate, SiteResource};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
@@ -31,6 +32,7 @@ pub(crate) async fn create(
     let SiteCreate { spec, api_key } = asked;
     let key = SecretString::from(api_key.trim().to_owned());
     check::site("spec.", &spec)?;
+    secure(&ctx, &spec.url)?;
     bundles::site_inputs(&ctx, "spec.", &spec)?;
     match ctx.store.site_by_name(&spec.name).await {
         Err(StoreError::NotFound { .. }) => {}
@@ -106,6 +108,9 @@ async fn edit(
         "idle_poll_seconds": 0, "bundle_inputs": {}, "host_inputs": {}, "second_person": {} });
     let spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
     check::site("", &spec)?;
+    if spec.url != site.spec.url {
+        secure(ctx, &spec.url)?;
+    }
     bundles::site_inputs(ctx, "", &spec)?;
     if spec.name != site.spec.name {
         return Err(invalid("name", "the name of a site cannot change").into());
@@ -172,6 +177,15 @@ async fn hold_policy(
         target: json!({ "from": site.spec.second_person, "to": spec.second_person }),
     };
     second_person::check(ctx, caller, checked).await
+}
+
+/// Refuses an address at which the key, and all that MAAS is told, would be anybody's to read.
+fn secure(ctx: &Ctx, url: &str) -> Result<(), Problem> {
+    let is_plain = url.starts_with("http://") && HostScope::of_url(url) == HostScope::Elsewhere;
+    if !is_plain || ctx.settings.insecure_regions {
+        return Ok(());
+    }
+    Err(problem(ProblemCode::RegionInsecure).with_detail(format!("{url} is not on this host")))
 }
 
 /// Whether both addresses have one scheme, host and port.

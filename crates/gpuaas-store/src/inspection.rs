@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{Connection as _, Row as _};
 use tokio::time::timeout;
 
@@ -12,6 +12,7 @@ use crate::error::StoreError;
 use crate::migrations::{SQLITE, Schema};
 use crate::open::DatabaseUrl;
 use crate::postgres;
+use crate::postgres::is_loopback;
 
 /// For all questions to a server, in wall time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -144,4 +145,40 @@ where
     T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
 {
     Ok(sqlx::query(sql).fetch_one(connection).await?.try_get(0)?)
+}
+
+/// Who could read or change what is said to the database at `url`: its host, where others than this
+/// host are on the way and the server's certificate is not verified (`sslmode=verify-full`). None: it is
+/// a file, a socket, on loopback, or verified.
+///
+/// # Errors
+/// `database_url_invalid`.
+pub fn insecure_database_host(url: &str) -> Result<Option<String>, StoreError> {
+    let DatabaseUrl::Postgres(options) = DatabaseUrl::parse(url)? else { return Ok(None) };
+    let host = options.get_host();
+    let stays_here = options.get_socket().is_some() || host.starts_with('/') || is_loopback(host);
+    let is_verified = matches!(options.get_ssl_mode(), PgSslMode::VerifyFull);
+    Ok((!stays_here && !is_verified).then(|| host.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_elsewhere_is_verified() {
+        for (url, host) in [
+            ("sqlite:/var/lib/gpuaas/gpuaas.db", None),
+            ("postgres://u@127.0.0.1:5432/d", None),
+            ("postgres://u@[::1]/d", None),
+            ("postgres://u@localhost/d?sslmode=disable", None),
+            ("postgres://u@/d?host=/var/run/postgresql", None),
+            ("postgres://u@db.example/d?sslmode=verify-full", None),
+            ("postgres://u@db.example/d", Some("db.example")),
+            ("postgres://u@10.0.0.1/d?sslmode=require", Some("10.0.0.1")),
+            ("postgres://u@db.example/d?sslmode=verify-ca", Some("db.example")),
+        ] {
+            assert_eq!(insecure_database_host(url).unwrap().as_deref(), host, "{url}");
+        }
+    }
 }

@@ -132,7 +132,9 @@ pub use gate::StoredGate;
 pub use host_value::HeldValue;
 pub use id_range::IdKind;
 pub use input_secret::SecretOwner;
-pub use inspection::{DatabaseInspection, SchemaVersion, copy_database_file, inspect_database};
+pub use inspection::{
+    DatabaseInspection, SchemaVersion, copy_database_file, insecure_database_host, inspect_database,
+};
 pub use key_ring::KeyRing;
 pub use key_rotation::{FormerMasterKey, MasterKeyState, SealedCount};
 pub use migrations::{SchemaChange, SchemaChangeKind};

@@ -130,11 +130,15 @@ pub(crate) async fn connect(
 /// The options for a connection that does not leave this host and for which nobody asked for TLS:
 /// `prefer`, which they say then, takes any certificate and so guards against nobody.
 fn without_tls(options: &PgConnectOptions) -> Option<PgConnectOptions> {
-    let host = options.get_host();
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    let stays_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    let stays_here = is_loopback(options.get_host());
     let asked_for = !matches!(options.get_ssl_mode(), PgSslMode::Prefer);
     (stays_here && !asked_for).then(|| options.clone().ssl_mode(PgSslMode::Disable))
+}
+
+/// Whether a host's name or address is this host's own.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether the server has no rule for a connection like this one, as where it wants TLS.

@@ -5,9 +5,9 @@
 //! backup alone opens nothing. Artifacts are not in it: bundles are in the database, and the agent
 //! comes with the executable.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use gpuaas_bundle::Digest;
@@ -20,7 +20,8 @@ use gpuaas_types::codes::CommandCode;
 use serde::{Deserialize, Serialize};
 
 use crate::args::BackupArgs;
-use crate::master_key::KeySource;
+use crate::master_key::{KeySource, LoadedKeys};
+use crate::private_file::write_private;
 use crate::serve::{database_url, embedded_path};
 
 /// Form of the folder; a later one is not read.
@@ -76,7 +77,12 @@ pub(crate) async fn run(args: BackupArgs, terminal: &mut Terminal) -> Result<(),
     let (has_keys, to, keep) = (args.key_file.is_some(), args.to.clone(), args.keep);
     let version = env!("GPUAAS_VERSION").to_owned();
     let made_at = RealClock.now();
-    let made = tokio::task::spawn_blocking(move || write(&args, &database, version, made_at));
+    let loaded = match args.key_file {
+        Some(_) => Some(args.master_key.sources().load(&args.data, false).await?),
+        None => None,
+    };
+    let made =
+        tokio::task::spawn_blocking(move || write(&args, &database, loaded, version, made_at));
     let manifest = made.await.map_err(|error| failed(&error.to_string()))??;
     let bytes: u64 = manifest.files.iter().map(|file| file.bytes).sum();
     if !has_keys {
@@ -108,6 +114,7 @@ fn not_embedded() -> Failure {
 fn write(
     args: &BackupArgs,
     database: &Path,
+    loaded: Option<LoadedKeys>,
     version: String,
     made_at: Timestamp,
 ) -> Result<BackupManifest, Failure> {
@@ -117,7 +124,8 @@ fn write(
     if !database.is_file() {
         return Err(failed(&format!("there is no database {}", database.display())));
     }
-    let keys = args.key_file.as_deref().map(|file| sealed_keys(args, file)).transpose()?;
+    let keys = args.key_file.as_deref().zip(loaded);
+    let keys = keys.map(|(file, loaded)| sealed_keys(&args.data, &loaded, file)).transpose()?;
     let draft = beside(&args.to);
     let unwritable = |error: io::Error| failed(&format!("{}: {error}", draft.display()));
     if let Some(parent) = draft.parent() {
@@ -207,13 +215,12 @@ fn fill(
 }
 
 /// The keys of a data folder, sealed with the key of a file.
-fn sealed_keys(args: &BackupArgs, key_file: &Path) -> Result<Vec<u8>, Failure> {
-    let loaded = args.master_key.sources().load(&args.data, false)?;
+fn sealed_keys(data: &Path, loaded: &LoadedKeys, key_file: &Path) -> Result<Vec<u8>, Failure> {
     let text = |(_, key): &(KeySource, MasterKey)| key.to_text().expose_secret().to_owned();
     let mut texts = loaded.keys.iter().map(text);
     let master_key = texts.next().ok_or_else(|| failed("there is no master key"))?;
     let other_master_keys: Vec<String> = texts.collect();
-    let admin_token = fs::read_to_string(args.data.join("admin-token")).ok();
+    let admin_token = fs::read_to_string(data.join("admin-token")).ok();
     let admin_token = admin_token.map(|text| text.trim().to_owned());
     let admin_token = admin_token.filter(|token| !token.is_empty());
     let keys = BackupKeys { master_key, other_master_keys, admin_token };
@@ -231,16 +238,6 @@ pub(crate) fn describe(folder: &Path, name: &str) -> io::Result<BackupFile> {
     let bytes = file.metadata()?.len();
     let sha256 = Digest::sha256_of_reader(&mut file)?.to_string();
     Ok(BackupFile { name: name.to_owned(), bytes, sha256 })
-}
-
-/// A new file for this user alone, on the disk when this returns.
-///
-/// # Errors
-/// It is there, or cannot be written.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 fn failed(detail: &str) -> Failure {

@@ -62,7 +62,7 @@ struct ValueView {
 }
 
 async fn show(args: KeyShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let loaded = args.of.master_key.sources().load(&args.of.data, false)?;
+    let loaded = args.of.master_key.sources().load(&args.of.data, false).await?;
     let store = open(&args.of, &loaded).await?;
     let report = report(&store, &loaded).await;
     store.close().await;
@@ -154,8 +154,8 @@ async fn rotate(args: KeyRotateArgs, terminal: &mut Terminal) -> Result<(), Fail
         return Err(nothing_here(path));
     }
     let _lock = embedded.as_deref().map(lock).transpose()?;
-    let mut loaded = sources.load(data, false)?;
-    let next = sources.read(&to)?;
+    let mut loaded = sources.load(data, false).await?;
+    let next = sources.read(data, &to).await?;
     let id = next.id_hex();
     loaded.keys.push((to.clone(), next));
     let store = open(&args.of, &loaded).await?;

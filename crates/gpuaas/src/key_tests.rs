@@ -42,13 +42,13 @@ impl Folder {
         OwnDatabaseArgs {
             data: self.data(),
             database: None,
-            master_key: MasterKeyArgs { master_keys, credentials_directory },
+            master_key: MasterKeyArgs { master_keys, credentials_directory, ..Default::default() },
         }
     }
 
     async fn open(&self, sources: &[&str]) -> Result<Store, Failure> {
         let of = self.database_args(sources);
-        let loaded = of.master_key.sources().load(&of.data, false)?;
+        let loaded = of.master_key.sources().load(&of.data, false).await?;
         let url = database_url(&of.data, None);
         Store::open(&url, loaded.ring().unwrap()).await.map_err(store_failure)
     }

@@ -56,6 +56,7 @@ pub mod telemetry;
 pub mod token;
 mod traces;
 mod usage;
+mod vault;
 mod watch;
 
 use std::ffi::OsString;

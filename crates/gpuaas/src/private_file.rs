@@ -48,3 +48,13 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
         "name a file that does not exist, in a folder that this user may write to: `--to FILE`",
     )
 }
+
+/// A new file for this user alone, on the disk when this returns.
+///
+/// # Errors
+/// It is there, or cannot be written.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}

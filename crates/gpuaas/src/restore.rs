@@ -22,9 +22,9 @@ use serde_json::json;
 use crate::args::RestoreArgs;
 use crate::backup::{
     BackupKeys, BackupManifest, DATABASE, FORMAT, KEYS, KEYS_OWNER, MANIFEST, describe,
-    write_private,
 };
 use crate::master_key::{KEY_FILE, MasterKeySources, NEXT_KEY_FILE};
+use crate::private_file::write_private;
 use crate::serve::make_private_dir;
 
 /// `gpuaas restore`.
@@ -149,7 +149,7 @@ async fn restore(
     if let Some(key) = keys.other_master_keys.first() {
         write_private(&next_key, key.as_bytes()).map_err(unwritable)?;
     }
-    let loaded = MasterKeySources::default().load(&args.data, false)?;
+    let loaded = MasterKeySources::default().load(&args.data, false).await?;
     let ring = loaded.ring().ok_or_else(|| key_missing("the backup has none"))?;
     // It notes that the database is at another place.
     let url = format!("sqlite:{}", database.display());

@@ -81,6 +81,8 @@ pub struct ServeOptions {
     pub data: PathBuf,
     /// Database URL; none: `gpuaas.db` in `data`.
     pub database: Option<String>,
+    /// Let a PostgreSQL on another host be reached without verifying its certificate.
+    pub insecure_database: bool,
     /// Where the master keys are.
     pub master_key: MasterKeySources,
     /// URL under which nodes reach it; none: the address that it listens on for them.
@@ -121,6 +123,7 @@ impl ServeOptions {
             nodes: NodeListenerOptions::tls(([127, 0, 0, 1], 0).into()),
             data,
             database: None,
+            insecure_database: false,
             master_key: MasterKeySources::default(),
             advertise: None,
             agent_binary: None,
@@ -319,6 +322,9 @@ async fn open(options: &ServeOptions) -> Result<Opened<'_>, Failure> {
     let agent = find_agent(options.agent_binary.as_deref())?;
     make_private_dir(&options.data)?;
     let database = database_url(&options.data, options.database.as_deref());
+    if !options.insecure_database {
+        preflight::database_is_verified(&database)?;
+    }
     let embedded = embedded_path(&database);
     let lock = embedded.as_deref().map(lock).transpose()?;
     let keys = &options.master_key;

@@ -77,7 +77,14 @@ async fn serve(
         retention,
         nats,
         clock: args.clock.clock(),
-        settings: ApiSettings { simulated_hosts, sign_in, traces, ..ApiSettings::default() },
+        settings: ApiSettings {
+            simulated_hosts,
+            insecure_regions: args.insecure_regions,
+            sign_in,
+            traces,
+            ..ApiSettings::default()
+        },
+        insecure_database: args.insecure_database,
         ..ServeOptions::new(args.listen, args.data)
     })
     .await?;

@@ -1,10 +1,11 @@
 //! Sites, profiles, fabric addresses.
 
+use gpuaas_api::{ApiSettings, NodeAccess};
 use gpuaas_store::{ExposeSecret as _, Store};
 use maas_client::TransportError;
 use serde_json::{Value, json};
 
-use crate::rig::{KEY, Reply, Rig, VERSION, reply, site};
+use crate::rig::{BEGIN, KEY, Reply, Rig, VERSION, reply, site};
 
 async fn no_site(store: &Store) {
     assert!(store.sites().await.unwrap().is_empty());
@@ -343,4 +344,24 @@ async fn fabric_addresses() {
     assert_eq!(items.as_array().unwrap().len(), 1);
     let of_other = rig.get("/api/v1/roce-assignments?site=lab&hostname=other").await.ok();
     assert_eq!(of_other["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_region_elsewhere_is_reached_over_tls() {
+    let rig = Rig::exactly(NodeAccess::StandIns, BEGIN, ApiSettings::default()).await;
+    let at = |url: &str| {
+        let mut site = site("lab");
+        site["spec"]["url"] = json!(url);
+        site
+    };
+    let refused = rig.post("/api/v1/sites", at("http://maas.example:5240/MAAS")).await;
+    assert_eq!((refused.status, refused.code().as_str()), (422, "region_insecure"));
+    assert!(rig.maas.urls.lock().unwrap().is_empty(), "no key was sent");
+    rig.post("/api/v1/sites", at("http://127.0.0.1:5240/MAAS")).await.ok();
+    let away = json!({ "url": "http://10.0.0.1:5240/MAAS", "api_key": KEY });
+    assert_eq!(rig.patch("/api/v1/sites/lab", away).await.code(), "region_insecure");
+    let verified = json!({ "url": "https://10.0.0.1:5240/MAAS", "api_key": KEY });
+    rig.patch("/api/v1/sites/lab", verified).await.ok();
+    // One that was added before goes on, and so do changes of anything else.
+    rig.patch("/api/v1/sites/lab", json!({ "batch_max_parallel": 3 })).await.ok();
 }

@@ -163,6 +163,12 @@ impl Rig {
 
     /// One with other settings.
     pub(crate) async fn set(access: NodeAccess, begin: i64, settings: ApiSettings) -> Self {
+        // Its regions have names, and no network.
+        Self::exactly(access, begin, ApiSettings { insecure_regions: true, ..settings }).await
+    }
+
+    /// One with these settings.
+    pub(crate) async fn exactly(access: NodeAccess, begin: i64, settings: ApiSettings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let test_database = TestDatabase::new(folder.path()).await;
         let store = Store::open(&test_database.url, MasterKey::from_bytes([7; 32])).await.unwrap();

@@ -117,6 +117,9 @@ ControlPlaneNotStarted "control_plane_not_started" "The control plane's own proc
 DataDiskFull "data_disk_full" "The disk of the data folder is full" {
     doc: "`gpuaas serve` cannot write to its data folder for want of space",
 }
+DatabaseInsecure "database_insecure" "The database would be reached in the clear" {
+    doc: "PostgreSQL is on another host and its certificate is not verified, and no flag says that this may be",
+}
 DataInUse "data_in_use" "Another control plane uses this store" {
     doc: "One process owns the embedded database; PostgreSQL takes several",
 }
@@ -440,6 +443,9 @@ TokenFileUnwritable "token_file_unwritable" "The file for the token cannot be ma
 }
 NothingToReset "nothing_to_reset" "There is no control plane's data here" {
     doc: "The database or the master key is not where the command looks, so this is not the control plane's host or not its folder; nothing was made",
+}
+VaultUnusable "vault_unusable" "The Vault does not give the master key" {
+    doc: "The Vault that has the master key does not answer, is sealed, refuses the role, or has no such key",
 }
 StdoutUnwritable "stdout_unwritable" "The answer could not be written" {
     doc: "Standard output is closed or its disk is full",

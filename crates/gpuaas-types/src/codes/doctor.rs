@@ -36,6 +36,10 @@ MasterKey "master_key" "The master key opens the database's secrets" {
     doc: "The key file is missing, damaged, or another one than the database was sealed with",
     next_action: "restore `master.key` from the backup that the database is from",
 }
+DatabaseTransport "database_transport" "The database is verified, or on this host" {
+    doc: "A PostgreSQL off this host is reached without `sslmode=verify-full`: whoever is on the way can read and change what is kept",
+    next_action: "add `?sslmode=verify-full&sslrootcert=FILE` to the URL of the database",
+}
 DatabaseHealth "database_health" "The database answers and is whole" {
     doc: "The database is not there, does not answer, or its file is damaged",
     next_action: "see that the server runs and the URL is right; a damaged file is restored from a backup, together with `master.key`",
@@ -63,6 +67,10 @@ CertificateEnd "certificate_end" "Certificates are not near their end" {
 SiteReachable "site_reachable" "The region answers" {
     doc: "A site's region does not answer, or what answers is no MAAS",
     next_action: "see that the address is right and MAAS runs: `gpuaas site list`, `gpuaas site set SITE --url URL --api-key-file FILE`",
+}
+SiteTransport "site_transport" "The region is reached over TLS, or on this host" {
+    doc: "A region off this host has an http:// address: whoever is on the way can change what MAAS is told",
+    next_action: "give the region's https:// address with a key: `gpuaas site set SITE --url URL --api-key-file FILE`",
 }
 SiteVersion "site_version" "The region's version is a supported one" {
     doc: "A region is older than MAAS 3.4, or newer than 3.7",

@@ -7,12 +7,14 @@ use gpuaas_client::arguments::Format;
 
 use super::shared::ActorArgs;
 use crate::master_key::{KeySource, MasterKeySources};
+use crate::vault::VaultOptions;
 
 /// What names the master keys of a control plane.
 #[derive(Debug, Clone, Default, Args)]
 pub struct MasterKeyArgs {
-    /// Where the master key is: `file:PATH`, or `credential:NAME` for a credential of systemd; repeat
-    /// it for each key that the database may be sealed with [default: file:DATA/master.key].
+    /// Where the master key is: `file:PATH`, `credential:NAME` for a credential of systemd, or
+    /// `vault-transit:MOUNT/KEY` for a file of the data folder that a Vault decrypts; repeat it for
+    /// each key that the database may be sealed with [default: file:DATA/master.key].
     #[arg(
         long = "master-key",
         value_name = "SOURCE",
@@ -24,6 +26,21 @@ pub struct MasterKeyArgs {
     /// Folder of systemd's credentials.
     #[arg(long, hide = true, env = "CREDENTIALS_DIRECTORY", hide_env_values = true)]
     pub credentials_directory: Option<PathBuf>,
+    /// The Vault of keys that are in one, such as https://vault.example:8200; with a role.
+    #[arg(long, value_name = "URL", env = "GPUAAS_VAULT_URL", hide_env_values = true)]
+    pub vault_url: Option<String>,
+    /// Identifier of the role that signs in there (AppRole).
+    #[arg(long, value_name = "ID", env = "GPUAAS_VAULT_ROLE_ID", hide_env_values = true)]
+    pub vault_role_id: Option<String>,
+    /// File of the role's secret id.
+    #[arg(long, value_name = "FILE", env = "GPUAAS_VAULT_SECRET_ID_FILE", hide_env_values = true)]
+    pub vault_secret_id_file: Option<PathBuf>,
+    /// What the Vault is trusted by, PEM [default: the authorities of this system].
+    #[arg(long, value_name = "FILE", env = "GPUAAS_VAULT_CA_FILE", hide_env_values = true)]
+    pub vault_ca_file: Option<PathBuf>,
+    /// Namespace of the Vault, where it has such.
+    #[arg(long, value_name = "NAME", env = "GPUAAS_VAULT_NAMESPACE", hide_env_values = true)]
+    pub vault_namespace: Option<String>,
 }
 
 impl MasterKeyArgs {
@@ -33,7 +50,18 @@ impl MasterKeyArgs {
         MasterKeySources {
             sources: self.master_keys.clone(),
             credentials: self.credentials_directory.clone(),
+            vault: self.vault(),
         }
+    }
+
+    fn vault(&self) -> Option<VaultOptions> {
+        Some(VaultOptions {
+            url: self.vault_url.clone()?,
+            role_id: self.vault_role_id.clone()?,
+            secret_id_file: self.vault_secret_id_file.clone()?,
+            ca_file: self.vault_ca_file.clone(),
+            namespace: self.vault_namespace.clone(),
+        })
     }
 }
 

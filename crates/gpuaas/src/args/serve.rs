@@ -52,6 +52,14 @@ pub struct ServeArgs {
     /// Address to listen on for nodes, over TLS.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443")]
     pub node_listen: SocketAddr,
+    /// Take regions at http:// addresses on other hosts: whoever is on the way can change what MAAS is
+    /// told.
+    #[arg(long)]
+    pub insecure_regions: bool,
+    /// Use a PostgreSQL on another host without `sslmode=verify-full`: whoever is on the way can read
+    /// and change what is kept.
+    #[arg(long)]
+    pub insecure_database: bool,
     /// Folder of the embedded store, the artifacts, the master key and the admin token.
     #[arg(long, value_name = "DIR", default_value = "gpuaas-data")]
     pub data: PathBuf,

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use gpuaas_store::{DatabaseInspection, SchemaVersion, Store, inspect_database};
+use gpuaas_store::{
+    DatabaseInspection, SchemaVersion, Store, insecure_database_host, inspect_database,
+};
 use gpuaas_types::codes::DoctorCheckCode as Check;
 
 use super::finding::Finding;
@@ -16,6 +18,15 @@ pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Opt
     // A URL may hold a password.
     let subject = embedded_path(&url)
         .map_or_else(|| "PostgreSQL".to_owned(), |path| path.display().to_string());
+    if let Ok(host) = insecure_database_host(&url) {
+        findings.push(match host {
+            Some(host) => {
+                let seen = format!("{host} is not verified");
+                Finding::fault(Check::DatabaseTransport, &subject, seen)
+            }
+            None => Finding::ok(Check::DatabaseTransport, &subject, "verified, or on this host"),
+        });
+    }
     let inspection = match inspect_database(&url).await {
         Ok(inspection) => inspection,
         Err(error) => {
@@ -32,7 +43,7 @@ pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Opt
         findings.push(Finding::skipped(Check::MasterKey, &key_subject, why));
         return None;
     }
-    let loaded = match sources.load(&args.data, false) {
+    let loaded = match sources.load(&args.data, false).await {
         Ok(loaded) => loaded,
         Err(failure) => {
             findings.push(Finding::fault(Check::MasterKey, &key_subject, &*failure.problem.detail));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuaas_engine::region_diagnosis::{KeyDiagnosis, RegionDiagnosis, diagnose_region};
-use gpuaas_engine::{Clock, HttpConnect};
+use gpuaas_engine::{Clock, HostScope, HttpConnect};
 use gpuaas_store::{ExposeSecret as _, Store};
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::SiteResource;
@@ -45,6 +45,13 @@ async fn check_site(
     findings.push(match &site.status.control {
         Some(control) => Finding::fault(Check::SiteControl, name, control.text.clone()),
         None => Finding::ok(Check::SiteControl, name, "no other one is known"),
+    });
+    let url = &site.spec.url;
+    let is_plain = url.starts_with("http://") && HostScope::of_url(url) == HostScope::Elsewhere;
+    findings.push(if is_plain {
+        Finding::fault(Check::SiteTransport, name, format!("{url} is in the clear"))
+    } else {
+        Finding::ok(Check::SiteTransport, name, url.clone())
     });
     let key = match store.site_api_key(site.id).await {
         Ok(key) => key,

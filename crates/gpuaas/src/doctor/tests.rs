@@ -168,7 +168,7 @@ async fn faults_that_are_planted_are_named() {
     for (name, region) in regions {
         let url = match region {
             Some(region) => serve(region).await,
-            None => "http://127.0.0.1:9/MAAS".to_owned(),
+            None => "http://away.invalid:9/MAAS".to_owned(),
         };
         add_site(&store, name, &url).await;
     }
@@ -198,6 +198,7 @@ async fn faults_that_are_planted_are_named() {
         ("disk_room", data.clone()),
         ("agent_executable", host.agent.display().to_string()),
         ("site_reachable", "away".to_owned()),
+        ("site_transport", "away".to_owned()),
         ("site_version", "old".to_owned()),
         ("site_clock", "skewed".to_owned()),
         ("site_key", "refused".to_owned()),
@@ -211,7 +212,7 @@ async fn faults_that_are_planted_are_named() {
     }
     let ends: Vec<_> = found.iter().filter(|(code, _)| code == "certificate_end").collect();
     assert!(ends.len() == 1 && ends[0].1.starts_with(&*near_end.display().to_string()));
-    assert_eq!(found.len(), 11, "{found:#?}");
+    assert_eq!(found.len(), 12, "{found:#?}");
     let (mut terminal, _) = Terminal::captured();
     let failure = run(args, &mut terminal).await.unwrap_err();
     assert_eq!(failure.code(), "faults_found");

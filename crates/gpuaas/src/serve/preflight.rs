@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::HostScope;
-use gpuaas_store::{Store, StoreError};
+use gpuaas_store::{Store, StoreError, insecure_database_host};
 use gpuaas_types::codes::CommandCode;
 
 use super::nodes::NodeListenerOptions;
@@ -50,6 +50,20 @@ pub(super) async fn nodes_reach(store: &Store, url: &str) -> Result<(), Failure>
     Err(Failure::usage(CommandCode::AdvertiseLoopback, detail).hint(START))
 }
 
+/// Refuses a database on another host whose certificate is not verified.
+///
+/// # Errors
+/// `database_insecure`; `database_url_invalid`.
+pub(super) fn database_is_verified(url: &str) -> Result<(), Failure> {
+    let Some(host) = insecure_database_host(url).map_err(store_failure)? else { return Ok(()) };
+    let detail =
+        format!("PostgreSQL at {host} is not on this host, and sslmode is not verify-full");
+    Err(Failure::usage(CommandCode::DatabaseInsecure, detail).hint(
+        "add `?sslmode=verify-full&sslrootcert=FILE` to the URL; where nobody else is on the way, \
+         `gpuaas serve --database URL --insecure-database`",
+    ))
+}
+
 /// Opens the database at `url` with the master keys of a data folder, or of where they are; a file of
 /// one is made where there is no database either.
 ///
@@ -62,7 +76,7 @@ pub(super) async fn open_store(
     keys: &MasterKeySources,
 ) -> Result<Store, Failure> {
     let is_used = |path: &Path| path.metadata().is_ok_and(|file| file.len() > 0);
-    let loaded = keys.load(data, !embedded.is_some_and(is_used))?;
+    let loaded = keys.load(data, !embedded.is_some_and(is_used)).await?;
     let first = loaded.keys.first().map(|(source, _)| source.clone());
     let (Some(ring), Some(first)) = (loaded.ring(), first) else {
         return Err(key_missing(&KeySource::File(data.join(KEY_FILE))));

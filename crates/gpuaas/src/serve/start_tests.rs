@@ -64,6 +64,15 @@ async fn nodes_are_told_an_address_that_they_can_reach() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_elsewhere_is_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut plain = options(dir.path());
+    plain.database = Some("postgres://u@192.0.2.1/d?sslmode=require".to_owned());
+    let failure = refused(plain, "database_insecure").await;
+    assert!(failure.problem.detail.contains("192.0.2.1"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_master_key_is_named_and_not_made_anew() {
     let dir = tempfile::tempdir().unwrap();
     started(options(dir.path())).await.shutdown().await;

@@ -187,6 +187,10 @@ MaasUnreachable "maas_unreachable" "MAAS does not answer" {
     status: 502, owner: Some(Owner::InfraOperator), next_action: "check the URL, and that this host can reach it: `curl URL/api/2.0/version/`",
     doc: "No answer came from the URL of the site",
 }
+RegionInsecure "region_insecure" "The API key would cross the network in the clear" {
+    status: 422, owner: None, next_action: "give the region's https:// address: `gpuaas site set SITE --url URL --api-key-file FILE`; where nobody else is on the way, start the control plane with `gpuaas serve --insecure-regions`",
+    doc: "The region's address is http:// and on another host, and the control plane was not told that this may be",
+}
 NotAMaas "not_a_maas" "What answers at this URL is not MAAS" {
     status: 502, owner: None, next_action: "give the base URL of a region, such as http://maas.example:5240/MAAS",
     doc: "Something answers at the URL of the site, and not as MAAS does",
