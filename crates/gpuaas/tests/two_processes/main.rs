@@ -10,6 +10,7 @@ mod events;
 mod loops;
 mod migrate_store;
 mod oidc;
+mod planted_secrets;
 mod prometheus;
 mod real_host;
 mod replicas;

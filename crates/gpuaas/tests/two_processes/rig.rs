@@ -138,7 +138,8 @@ impl Rig {
         Self::both(&[], options)
     }
 
-    fn both(region: &[&str], options: &[&str]) -> Self {
+    /// The same, with more to say to both.
+    pub(crate) fn both(region: &[&str], options: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let zero = ["maas-sim", "--listen", "127.0.0.1:0", "--machines", "3", "--class", "zero"];

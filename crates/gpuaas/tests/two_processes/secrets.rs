@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::rig::Rig;
 
 const SECRET: &str = "h8sh-from-a-file";
-const MANIFEST: &str = "\
+pub(crate) const MANIFEST: &str = "\
 name: vault
 version: 1.0.0
 kind: site_bootstrap
@@ -22,7 +22,7 @@ phases:
 expects:
   - {gates: [active], check: file_has_line, path: /etc/vault.conf, line: \"{token}\"}
 ";
-const SCRIPT: &str = "#!/bin/bash\nset -euo pipefail\nmkdir -p \"$GPUAAS_HOST_ROOT/etc\"\n\
+pub(crate) const SCRIPT: &str = "#!/bin/bash\nset -euo pipefail\nmkdir -p \"$GPUAAS_HOST_ROOT/etc\"\n\
     echo \"$VAULT_TOKEN\" >\"$GPUAAS_HOST_ROOT/etc/vault.conf\"\necho \"changed $VAULT_TOKEN\"\n";
 
 /// Every file below `folder` that holds the secret.

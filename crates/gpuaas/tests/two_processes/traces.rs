@@ -26,8 +26,8 @@ struct Received {
 type Shared = Arc<(Mutex<Received>, Condvar)>;
 
 /// A collector: OTLP over HTTP, in its JSON form.
-struct Collector {
-    endpoint: String,
+pub(crate) struct Collector {
+    pub(crate) endpoint: String,
     received: Shared,
     _runtime: tokio::runtime::Runtime,
 }
@@ -49,7 +49,7 @@ async fn take(State(received): State<Shared>, body: Bytes) -> (StatusCode, &'sta
 }
 
 impl Collector {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -78,7 +78,8 @@ impl Collector {
         spans
     }
 
-    fn text(&self) -> String {
+    /// Everything that was received.
+    pub(crate) fn text(&self) -> String {
         self.received.0.lock().unwrap().text.clone()
     }
 }
