@@ -14,7 +14,7 @@ use gpuaas_store::{
 
 use crate::args::MigrateStoreArgs;
 use crate::master_key::{KEY_FILE, KeySource, key_missing};
-use crate::serve::lock;
+use crate::serve::{database_is_verified, lock};
 
 /// File of a data folder.
 const DATABASE: &str = "gpuaas.db";
@@ -22,7 +22,7 @@ const DATABASE: &str = "gpuaas.db";
 /// `gpuaas migrate-store`.
 ///
 /// # Errors
-/// `data_in_use` where a control plane runs, `master_key_missing`; those of
+/// `database_insecure`, `data_in_use` where a control plane runs, `master_key_missing`; those of
 /// [`gpuaas_store::transfer_store`].
 pub(crate) async fn run(args: MigrateStoreArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let file = args.from.join(DATABASE);
@@ -36,9 +36,13 @@ pub(crate) async fn run(args: MigrateStoreArgs, terminal: &mut Terminal) -> Resu
         terminal.message("nothing was moved");
         return Ok(());
     }
+    if !args.insecure_database {
+        let anyway = "gpuaas migrate-store --from DIR --to URL --insecure-database";
+        database_is_verified(&args.to, anyway)?;
+    }
     let _lock = if file.is_file() { Some(lock(&file)?) } else { None };
     let keys = if file.is_file() {
-        let loaded = args.master_key.sources().load(&args.from, false)?;
+        let loaded = args.master_key.sources().load(&args.from, false).await?;
         let missing = || key_missing(&KeySource::File(args.from.join(KEY_FILE)));
         loaded.ring().ok_or_else(missing)?
     } else {

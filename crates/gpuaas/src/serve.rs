@@ -49,6 +49,7 @@ use crate::master_key::MasterKeySources;
 
 use self::data_folder::unwritable;
 pub(crate) use self::data_folder::{database_url, embedded_path, make_private_dir};
+pub(crate) use self::preflight::database_is_verified;
 use self::limits::BothLimits;
 use self::listeners::Sockets;
 
@@ -323,7 +324,8 @@ async fn open(options: &ServeOptions) -> Result<Opened<'_>, Failure> {
     make_private_dir(&options.data)?;
     let database = database_url(&options.data, options.database.as_deref());
     if !options.insecure_database {
-        preflight::database_is_verified(&database)?;
+        let anyway = "gpuaas serve --database URL --insecure-database";
+        preflight::database_is_verified(&database, anyway)?;
     }
     let embedded = embedded_path(&database);
     let lock = embedded.as_deref().map(lock).transpose()?;

@@ -20,6 +20,9 @@ pub struct MigrateStoreArgs {
     /// Its master keys.
     #[command(flatten)]
     pub master_key: MasterKeyArgs,
+    /// Take a database on another host although the connection is not known to be with it.
+    #[arg(long)]
+    pub insecure_database: bool,
     /// Only print what would be moved; the control plane may run.
     #[arg(long)]
     pub dry_run: bool,

@@ -37,7 +37,7 @@ pub(super) async fn run(args: BundleRotateKeyArgs, terminal: &mut Terminal) -> R
         return Err(key::nothing_here(path));
     }
     let _lock = embedded.as_deref().map(lock).transpose()?;
-    let loaded = args.of.master_key.sources().load(&args.of.data, false)?;
+    let loaded = args.of.master_key.sources().load(&args.of.data, false).await?;
     let store = key::open(&args.of, &loaded).await?;
     let rotated = rotate(&store, RealClock.now(), &args).await;
     store.close().await;

@@ -51,17 +51,18 @@ pub(super) async fn nodes_reach(store: &Store, url: &str) -> Result<(), Failure>
 }
 
 /// Refuses a database on another host whose certificate is not verified.
+/// `anyway` is the command that goes on nevertheless.
 ///
 /// # Errors
 /// `database_insecure`; `database_url_invalid`.
-pub(super) fn database_is_verified(url: &str) -> Result<(), Failure> {
+pub(crate) fn database_is_verified(url: &str, anyway: &str) -> Result<(), Failure> {
     let Some(host) = insecure_database_host(url).map_err(store_failure)? else { return Ok(()) };
     let detail =
         format!("PostgreSQL at {host} is not on this host, and sslmode is not verify-full");
-    Err(Failure::usage(CommandCode::DatabaseInsecure, detail).hint(
+    Err(Failure::usage(CommandCode::DatabaseInsecure, detail).hint(format!(
         "add `?sslmode=verify-full&sslrootcert=FILE` to the URL; where nobody else is on the way, \
-         `gpuaas serve --database URL --insecure-database`",
-    ))
+         `{anyway}`"
+    )))
 }
 
 /// Opens the database at `url` with the master keys of a data folder, or of where they are; a file of

@@ -57,6 +57,9 @@ fn runs_in_flight_go_on_in_postgresql_and_nothing_is_deployed_twice() {
     let planned = rig.json(&format!("{line} --dry-run -o json"));
     assert_eq!(rows(&planned, "node"), 2);
     rig.bad(&line, 1, "data_in_use");
+    let elsewhere = format!("migrate-store --from {data} --to postgres://ann@db.example/gpuaas");
+    let stderr = rig.bad(&elsewhere, 2, "database_insecure");
+    assert!(stderr.contains("`gpuaas migrate-store --from DIR --to URL --insecure-database`"));
     assert!(rig.control_plane.stop().success(), "{}", rig.control_plane.log());
 
     let report = rig.json(&format!("{line} -o json"));
