@@ -7,6 +7,7 @@ mod approvals;
 mod attack;
 mod backup;
 mod events;
+mod key_rotation;
 mod loops;
 mod migrate_store;
 mod oidc;
