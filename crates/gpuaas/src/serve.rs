@@ -49,9 +49,9 @@ use crate::master_key::MasterKeySources;
 
 use self::data_folder::unwritable;
 pub(crate) use self::data_folder::{database_url, embedded_path, make_private_dir};
-pub(crate) use self::preflight::database_is_verified;
 use self::limits::BothLimits;
 use self::listeners::Sockets;
+pub(crate) use self::preflight::database_is_verified;
 
 pub use nodes::{NodeListenerOptions, TlsOptions};
 pub use operators::{OperatorListenerOptions, OperatorSecurity};
