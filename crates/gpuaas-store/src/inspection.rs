@@ -172,7 +172,7 @@ mod tests {
             ("postgres://u@127.0.0.1:5432/d", None),
             ("postgres://u@[::1]/d", None),
             ("postgres://u@localhost/d?sslmode=disable", None),
-            ("postgres://u@/d?host=/var/run/postgresql", None),
+            ("postgres://u@db.example/d?host=/var/run/postgresql", None),
             ("postgres://u@db.example/d?sslmode=verify-full", None),
             ("postgres://u@db.example/d", Some("db.example")),
             ("postgres://u@10.0.0.1/d?sslmode=require", Some("10.0.0.1")),
