@@ -144,12 +144,15 @@ async fn rotate(args: KeyRotateArgs, terminal: &mut Terminal) -> Result<(), Fail
         return Err(failure.hint("say why: the audit keeps it"));
     }
     let (sources, data) = (args.of.master_key.sources(), &args.of.data);
+    let embedded = embedded_path(&database_url(data, args.of.database.as_deref()));
     let to = match &args.to {
         Some(source) => source.clone(),
-        None if sources.is_default() => KeySource::File(data.join(NEXT_KEY_FILE)),
+        // Of a database that is shared, every control plane needs the key before values are moved.
+        None if sources.is_default() && embedded.is_some() => {
+            KeySource::File(data.join(NEXT_KEY_FILE))
+        }
         None => return Err(no_target()),
     };
-    let embedded = embedded_path(&database_url(data, args.of.database.as_deref()));
     if let Some(path) = embedded.as_deref().filter(|path| !path.exists()) {
         return Err(nothing_here(path));
     }
@@ -179,7 +182,8 @@ async fn rotate(args: KeyRotateArgs, terminal: &mut Terminal) -> Result<(), Fail
 }
 
 fn no_target() -> Failure {
-    let detail = "the master key is not in the data folder, so the next one has to be named";
+    let detail = "the next key has to be named: the master key is not in the data folder, or the database is \
+                  one that control planes share, each of which needs both keys first";
     Failure::usage(CommandCode::CommandLineInvalid, detail)
         .hint("`gpuaas key rotate --master-key SOURCE --to SOURCE --reason TEXT`")
 }

@@ -164,3 +164,22 @@ async fn a_store_in_use_is_left_alone_and_one_that_is_not_there_is_not_made() {
     fs::remove_file(folder.data().join("gpuaas.db")).unwrap();
     assert_eq!(folder.rotate(&[], None).await.unwrap_err().code(), "nothing_to_reset");
 }
+
+/// The others would be left without the key.
+#[tokio::test]
+async fn the_next_key_of_a_shared_database_is_named() {
+    let (folder, _) = Folder::new().await;
+    let args = KeyRotateArgs {
+        of: OwnDatabaseArgs {
+            database: Some("postgres://u@127.0.0.1:1/d".to_owned()),
+            ..folder.database_args(&[])
+        },
+        to: None,
+        reason: "once a year".to_owned(),
+        who: ActorArgs { actor: "ann".to_owned() },
+    };
+    let (mut terminal, _) = Terminal::captured();
+    let refused = run(KeyCommand::Rotate(args), &mut terminal).await.unwrap_err();
+    assert_eq!(refused.code(), "command_line_invalid");
+    assert_eq!(folder.files(), [KEY_FILE], "nothing was made");
+}

@@ -107,7 +107,7 @@ pub struct KeyRotateArgs {
     #[command(flatten)]
     pub of: OwnDatabaseArgs,
     /// Where the next key is, in the form of `--master-key`; a file is made where it is missing
-    /// [default: a new key that takes the place of DATA/master.key].
+    /// [default, for an embedded database: a new key that takes the place of DATA/master.key].
     #[arg(long, value_name = "SOURCE")]
     pub to: Option<KeySource>,
     /// Why; kept in the audit.
