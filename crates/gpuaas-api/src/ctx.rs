@@ -10,6 +10,7 @@ use gpuaas_engine::{Clock, Connect, Engine, RealClock, Supervisor};
 use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
 use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
+use gpuaas_types::health::Health;
 use gpuaas_types::limits::{ListenerKind, ListenerLimits};
 use gpuaas_types::{IdSource, Problem, Timestamp};
 use tokio::sync::Semaphore;
@@ -196,12 +197,11 @@ impl Ctx {
         &self.0.task_keys
     }
 
-    /// Checks that the loops run and that the database takes a write. Answers for how long the
-    /// oldest event waits that a sink has not taken, in seconds.
+    /// Checks that the loops run and that the database takes a write.
     ///
     /// # Errors
     /// See [`HealthCheck::check`].
-    pub(crate) async fn check_health(&self) -> Result<Option<f64>, Problem> {
+    pub(crate) async fn check_health(&self) -> Result<Health, Problem> {
         self.0.health.check(&self.supervisor, &self.store, self.clock.as_ref()).await
     }
 

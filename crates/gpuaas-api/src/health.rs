@@ -4,11 +4,13 @@
 //! The answer needs no credential, so a result is kept for a second: any number of requests costs
 //! one write a second.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpuaas_engine::{Clock, Supervisor};
 use gpuaas_store::{Store, StoreError};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::health::Health;
 use gpuaas_types::{Problem, Timestamp};
 use tokio::sync::Mutex;
 
@@ -23,8 +25,8 @@ const GOOD_SECONDS: f64 = 1.0;
 #[derive(Debug, Default)]
 pub(crate) struct HealthCheck(Mutex<Option<(Timestamp, Checked)>>);
 
-/// How long the oldest event waits that a sink has not taken, in seconds; or what is wrong.
-type Checked = Result<Option<f64>, Problem>;
+/// What a check says, or what is wrong.
+type Checked = Result<Health, Problem>;
 
 impl HealthCheck {
     /// Checks that the loops run.
@@ -38,8 +40,7 @@ impl HealthCheck {
         }
     }
 
-    /// Checks the loops now, and the database at most once a second. Answers for how long the oldest
-    /// event waits that a sink has not taken, in seconds.
+    /// Checks the loops now, and the database at most once a second.
     ///
     /// # Errors
     /// `loop_ended`, or the problem of the database.
@@ -48,7 +49,7 @@ impl HealthCheck {
         supervisor: &Supervisor,
         store: &Store,
         clock: &dyn Clock,
-    ) -> Result<Option<f64>, Problem> {
+    ) -> Result<Health, Problem> {
         Self::check_loops(supervisor)?;
         let mut latest = self.0.lock().await;
         let now = clock.now();
@@ -59,13 +60,23 @@ impl HealthCheck {
         }
         let checked = store.health_check(now, LIMIT).await;
         let result = match checked {
-            Ok(()) => event_lag(store, now).await,
+            Ok(()) => read(store, now).await,
             Err(error) => Err(error),
         };
         let result = result.map_err(|error| *Refusal::from(error).0);
         *latest = Some((now, result.clone()));
         result
     }
+}
+
+/// What a database says that takes writes.
+async fn read(store: &Store, now: Timestamp) -> Result<Health, StoreError> {
+    let event_lag_seconds = event_lag(store, now).await?;
+    let mut control_planes = BTreeMap::new();
+    for plane in store.control_planes().await? {
+        *control_planes.entry(plane.version).or_default() += 1;
+    }
+    Ok(Health { status: "ok".to_owned(), event_lag_seconds, control_planes })
 }
 
 async fn event_lag(store: &Store, now: Timestamp) -> Result<Option<f64>, StoreError> {

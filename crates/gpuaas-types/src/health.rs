@@ -1,5 +1,7 @@
 //! Answers of a control plane about itself.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,9 @@ pub struct Health {
     /// none waits. No sink that is away makes a control plane unhealthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_lag_seconds: Option<f64>,
+    /// How many control planes of which version share the database; empty: one has it alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub control_planes: BTreeMap<String, u64>,
 }
 
 /// Answer of `GET /api/v1/version`.

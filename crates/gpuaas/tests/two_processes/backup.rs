@@ -22,9 +22,14 @@ pub(crate) fn record(rig: &Rig) -> Value {
 /// The same, of a region without a rig.
 pub(crate) fn stats(region: &Server) -> Value {
     let (url, _) = region.value("listening").split_once("/MAAS").unwrap();
+    get_json(&format!("{url}/sim/v1/stats"))
+}
+
+/// What a server answers to a question without a credential.
+pub(crate) fn get_json(url: &str) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let answer = reqwest::get(format!("{url}/sim/v1/stats")).await.unwrap();
+        let answer = reqwest::get(url).await.unwrap();
         answer.json().await.unwrap()
     })
 }

@@ -7,7 +7,7 @@ use std::fs;
 use gpuaas_engine::{Clock as _, RealClock};
 use serde_json::{Value, json};
 
-use crate::backup::{deploys, stats};
+use crate::backup::{deploys, get_json, stats};
 use crate::replicas::{Replicas, machine_mac, machine_names, wait_at_most};
 use crate::rig::{Server, agent, gpuaas};
 
@@ -121,6 +121,10 @@ fn each_is_started_anew_in_turn_and_nothing_is_lost() {
         check["seen"].as_str().filter(|seen| seen.starts_with("3 of ") && seen.contains("tables"))
     });
     assert!(running.is_some(), "{report}");
+
+    let ready = get_json(&format!("{}/readyz", urls[0]));
+    let counts = ready["control_planes"].as_object().unwrap().values();
+    assert_eq!(counts.filter_map(Value::as_u64).sum::<u64>(), 3, "{ready}");
 
     let active = || {
         let nodes = client.items("node list -o json");
