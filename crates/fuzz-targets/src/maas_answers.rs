@@ -13,8 +13,9 @@ use maas_client::{
     UploadTarget, parse_maas_time,
 };
 
-/// Secret of the key that the client has; a region's text may hold it.
-const SECRET: &str = "tok-secret";
+/// Secret of the key that the client has; a region's text may hold it. It begins with a letter that no
+/// escape ends with: a tab before `ok` is shown as `\\tok`.
+const SECRET: &str = "Top-secret";
 /// Status codes of answers.
 const STATUSES: [u16; 16] =
     [200, 201, 204, 301, 400, 401, 403, 404, 405, 409, 418, 500, 502, 503, 504, 200];
