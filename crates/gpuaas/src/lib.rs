@@ -25,8 +25,8 @@ pub mod events;
 pub mod follow;
 pub mod image;
 mod input_file;
-#[cfg(feature = "lab")]
 mod key;
+#[cfg(feature = "lab")]
 pub mod launcher;
 mod login;
 mod manifest;
