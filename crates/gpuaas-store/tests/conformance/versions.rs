@@ -28,8 +28,11 @@ const LATER: [SchemaChange; 3] = [
     },
 ];
 
+/// Sorted: two that started within SQLite's millisecond are in no order.
 fn versions(planes: &[ControlPlaneView]) -> Vec<&str> {
-    planes.iter().map(|plane| plane.version.as_str()).collect()
+    let mut versions: Vec<&str> = planes.iter().map(|plane| plane.version.as_str()).collect();
+    versions.sort_unstable();
+    versions
 }
 
 async fn later(database: &TestDatabase) -> Store {
