@@ -40,6 +40,9 @@ pub use self::trust::Trust;
 const CONNECT_SECONDS: u64 = 5;
 /// Adding a site asks MAAS several things, and a region may take its time.
 const CALL_SECONDS: u64 = 120;
+/// How long a connection is kept between two requests: less than the `idle-seconds` after which a control
+/// plane closes it (docs/reference/limits.md).
+const IDLE_SECONDS: u64 = 60;
 /// Where `gpuaas serve` listens for operators when nothing else is said.
 const DEFAULT_PORT: u16 = 8080;
 const DEFAULT_TOKEN_FILE: &str = "gpuaas-data/admin-token";
@@ -106,6 +109,7 @@ impl ApiClient {
         let builder = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
             .timeout(Duration::from_secs(CALL_SECONDS))
+            .pool_idle_timeout(Duration::from_secs(IDLE_SECONDS))
             .user_agent(concat!("gpuaas/", env!("CARGO_PKG_VERSION")));
         // A plain http server needs no certificate authorities, and a bare host may have none.
         let builder = match base.scheme() {

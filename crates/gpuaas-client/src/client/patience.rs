@@ -1,5 +1,6 @@
 //! A request that a control plane refuses as one too many is sent again after the time that it names:
-//! nothing was done, and the next moment has room for it (docs/reference/limits.md).
+//! nothing was done, and the next moment has room for it (docs/reference/limits.md). A read whose connection
+//! broke is sent once more.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -41,9 +42,19 @@ pub(super) async fn send(
     mut request: RequestBuilder,
 ) -> reqwest::Result<(StatusCode, impl Deref<Target = [u8]>)> {
     let mut patience = Patience::default();
+    let mut is_first = true;
     loop {
         let again = request.try_clone();
-        let response = request.send().await?;
+        let response =
+            match (request.send().await, again.as_ref().and_then(RequestBuilder::try_clone)) {
+                (Err(error), Some(repeated))
+                    if is_first && is_broken(&error) && is_read(&repeated) =>
+                {
+                    (request, is_first) = (repeated, false);
+                    continue;
+                }
+                (answered, _) => answered?,
+            };
         server_time::note(response.headers());
         let status = response.status();
         let asked_seconds = retry_after_seconds(response.headers());
@@ -58,6 +69,18 @@ pub(super) async fn send(
             _ => return Ok((status, body)),
         }
     }
+}
+
+/// Whether a connection that there was broke before an answer came: where a control plane has to make room,
+/// it closes those that are between two requests, and cannot know that one is on its way.
+fn is_broken(error: &reqwest::Error) -> bool {
+    error.is_request() && !error.is_connect() && !error.is_timeout()
+}
+
+/// Whether the request changes nothing, so that it may be sent twice.
+fn is_read(request: &RequestBuilder) -> bool {
+    let built = request.try_clone().and_then(|request| request.build().ok());
+    built.is_some_and(|request| request.method().is_safe())
 }
 
 /// Whether the control plane says so, and not a proxy before it that may have passed it on.
@@ -101,6 +124,44 @@ mod tests {
         let router = Router::new().fallback(answer);
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         (ApiClient::new(&url, "t").unwrap(), asked)
+    }
+
+    /// Answers the first request of each connection with a list, and closes the connection where a second
+    /// one comes; counts the requests.
+    async fn closing() -> (ApiClient, Arc<AtomicU32>) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        tokio::spawn(async move {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let mut bytes = [0; 4096];
+                for answer in
+                    [&b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{\"items\":[]}"[..], b""]
+                {
+                    if connection.read(&mut bytes).await.is_ok_and(|length| length > 0) {
+                        count.fetch_add(1, Ordering::SeqCst);
+                        connection.write_all(answer).await.unwrap();
+                    }
+                }
+            }
+        });
+        (ApiClient::new(&url, "t").unwrap(), asked)
+    }
+
+    #[tokio::test]
+    async fn a_read_whose_connection_broke_is_sent_once_more_and_a_change_is_not() {
+        let (client, asked) = closing().await;
+        for _ in 0..2 {
+            assert!(client.drift(None, None).await.unwrap().items.is_empty());
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+        // The connection that the repeated read was answered on.
+        let failure = client.resume("a", "ann", "why").await.unwrap_err();
+        assert_eq!((failure.code(), asked.load(Ordering::SeqCst)), ("server_silent", 4));
     }
 
     #[tokio::test]
