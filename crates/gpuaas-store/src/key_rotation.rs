@@ -161,8 +161,9 @@ async fn end(conn: &mut Conn, now: Timestamp, entry: NewAuditEntry) -> Result<u6
     Ok(values)
 }
 
-const LEFT: &str = "run `gpuaas key show`: where that key is one that you have, run `gpuaas key rotate \
-                    --reason TEXT` again with it as a further --master-key";
+const LEFT: &str = "where you have that key, move its values: `gpuaas key rotate --master-key SOURCE --to \
+                    SOURCE --reason TEXT`, with that key as --master-key and the one that seals as --to; \
+                    `gpuaas key show` counts what is left";
 
 impl Store {
     /// Which master keys the database was sealed with.

@@ -134,6 +134,30 @@ async fn a_rotation_that_was_killed_is_ended_by_the_same_command() {
     assert_eq!(folder.api_key(&[], site).await, API_KEY);
 }
 
+/// As `sealed_values_left` says: the key of what is left, and the one that seals.
+#[tokio::test]
+async fn values_of_another_key_are_moved_by_naming_it_and_the_one_that_seals() {
+    let (folder, site) = Folder::new().await;
+    let next = MasterKey::load_or_create(&folder.data().join(NEXT_KEY_FILE)).unwrap();
+    let store = folder.open(&[]).await.unwrap();
+    let entry = NewAuditEntry {
+        actor: "ann".to_owned(),
+        action: "master_key.rotate".to_owned(),
+        subject: next.id_hex(),
+        detail: json!({}),
+    };
+    store.begin_key_rotation(RealClock.now(), &next.id_hex(), entry.clone()).await.unwrap();
+    let left = store.end_key_rotation(RealClock.now(), entry).await.unwrap_err();
+    assert_eq!(left.code(), "sealed_values_left");
+    let command = "`gpuaas key rotate --master-key SOURCE --to SOURCE --reason TEXT`";
+    assert!(left.hint().contains(command), "{}", left.hint());
+    store.close().await;
+    let [left, seals] = [KEY_FILE, NEXT_KEY_FILE]
+        .map(|name| format!("file:{}", folder.data().join(name).display()));
+    assert_eq!(folder.rotate(&[&left], Some(&seals)).await.unwrap().trim(), next.id_hex());
+    assert_eq!(folder.api_key(&[&seals], site).await, API_KEY);
+}
+
 #[tokio::test]
 async fn a_key_moves_from_the_data_folder_to_a_credential_and_to_a_file() {
     let (folder, site) = Folder::new().await;
