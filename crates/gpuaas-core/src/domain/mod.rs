@@ -32,7 +32,7 @@ pub use self::fault::DomainFault;
 pub use self::plan::{
     DomainPlan, DomainRequest, GuestCell, GuestDrive, GuestFunction, GuestRootComplex,
 };
-pub use self::policy::{DomainPolicy, NvmeAttachment};
+pub use self::policy::{DomainPolicy, NvmeAttachment, VirtType};
 
 impl DomainPlan {
     /// The domain as libvirt's XML.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::slots::host_cores_per_node;
+
 /// How a guest gets a drive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NvmeAttachment {
@@ -13,9 +15,22 @@ pub enum NvmeAttachment {
     PciFunction,
 }
 
+/// What runs the guests' instructions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VirtType {
+    /// The host's processors.
+    #[default]
+    Kvm,
+    /// QEMU, which translates them: for hosts without KVM, such as emulated ones. A guest is some ten times
+    /// as slow, and its functions are the host's all the same.
+    Qemu,
+}
+
 /// What a profile and a site say of the virtual machines of slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DomainPolicy {
+    /// What runs the guests' instructions.
+    pub virt_type: VirtType,
     /// The host's bridge that guests are at.
     pub bridge: String,
     /// How guests get their drives.
@@ -38,6 +53,7 @@ impl Default for DomainPolicy {
     /// Paths as Debian and Ubuntu have them, and processors with page tables of four levels.
     fn default() -> Self {
         Self {
+            virt_type: VirtType::Kvm,
             bridge: "ovsbr0".to_owned(),
             nvme: NvmeAttachment::BlockDevice,
             host_cores_per_node: 1,
@@ -54,13 +70,20 @@ impl DomainPolicy {
     /// The default with what the inputs of the slice bundle say: they are what the host was made with.
     #[must_use]
     pub fn from_inputs(inputs: &BTreeMap<String, String>) -> Self {
-        let mut policy = Self::default();
+        let mut policy = Self {
+            host_cores_per_node: host_cores_per_node(inputs)
+                .unwrap_or(Self::default().host_cores_per_node),
+            ..Self::default()
+        };
         if let Some(bridge) = inputs.get("bridge").map(|name| name.trim()) {
             // Names of links (dev_valid_name of the kernel), which libvirt's schema narrows down.
             let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
             if (1..=15).contains(&bridge.len()) && bridge.chars().all(allowed) {
                 bridge.clone_into(&mut policy.bridge);
             }
+        }
+        if inputs.get("virt_type").is_some_and(|value| value.trim() == "qemu") {
+            policy.virt_type = VirtType::Qemu;
         }
         policy
     }

@@ -5,7 +5,7 @@
 
 use super::cpu_list;
 use super::plan::{DomainPlan, GuestFunction, GuestRootComplex};
-use super::policy::DomainPolicy;
+use super::policy::{DomainPolicy, VirtType};
 use super::xml::{Element, element};
 
 const QEMU_NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
@@ -21,7 +21,7 @@ pub(super) fn domain(plan: &DomainPlan, policy: &DomainPolicy) -> Element {
     let window_mib = plan.mmio_window_gib.saturating_mul(1024);
     let window = format!("name=opt/ovmf/X-PciMmio64Mb,string={window_mib}");
     element("domain")
-        .with("type", "kvm")
+        .with("type", virt_type(policy))
         .with("xmlns:qemu", QEMU_NAMESPACE)
         .child(element("name").text(format!("gpuaas-{}", plan.claim_id)))
         .child(element("uuid").text(plan.claim_id))
@@ -33,7 +33,7 @@ pub(super) fn domain(plan: &DomainPlan, policy: &DomainPolicy) -> Element {
         .child(numa_policy(plan))
         .child(firmware(plan, policy))
         .child(element("features").child(element("acpi")).child(element("apic")))
-        .child(processor(plan))
+        .child(processor(plan, policy))
         .child(clock())
         .child(element("on_poweroff").text("destroy"))
         .child(element("on_reboot").text("restart"))
@@ -85,7 +85,14 @@ fn firmware(plan: &DomainPlan, policy: &DomainPolicy) -> Element {
     element("os").child(kind).child(loader).child(variables)
 }
 
-fn processor(plan: &DomainPlan) -> Element {
+const fn virt_type(policy: &DomainPolicy) -> &'static str {
+    match policy.virt_type {
+        VirtType::Kvm => "kvm",
+        VirtType::Qemu => "qemu",
+    }
+}
+
+fn processor(plan: &DomainPlan, policy: &DomainPolicy) -> Element {
     let threads = plan.threads_per_core.max(1);
     let cores = |vcpus: usize| vcpus / threads as usize;
     // Cells as sockets where they are alike; else the sockets cannot be told from the counts.
@@ -114,13 +121,21 @@ fn processor(plan: &DomainPlan) -> Element {
         }
         written.child(element("distances").children(siblings))
     });
-    element("cpu")
-        .with("mode", "host-passthrough")
-        .with("check", "none")
-        .with("migratable", "off")
-        .child(topology)
-        .child(element("cache").with("mode", "passthrough"))
-        .child(element("numa").children(cells))
+    let cells = element("numa").children(cells);
+    let cpu = element("cpu");
+    match policy.virt_type {
+        VirtType::Kvm => cpu
+            .with("mode", "host-passthrough")
+            .with("check", "none")
+            .with("migratable", "off")
+            .child(topology)
+            .child(element("cache").with("mode", "passthrough"))
+            .child(cells),
+        // What QEMU can do by itself: nothing of the host's processors or caches is in it.
+        VirtType::Qemu => {
+            cpu.with("mode", "maximum").with("check", "none").child(topology).child(cells)
+        }
+    }
 }
 
 fn clock() -> Element {

@@ -1,5 +1,6 @@
 //! Domains of all shapes, held against files that a reviewer reads, and against libvirt's own schema.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -107,6 +108,10 @@ fn plan(indices: &[u32], policy: &DomainPolicy) -> Result<DomainPlan, DomainFaul
     DomainPlan::new(&request, policy)
 }
 
+fn inputs(values: &[(&str, &str)]) -> BTreeMap<String, String> {
+    values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
 /// Name, slots and policy of each shape.
 fn shapes() -> Vec<(&'static str, Vec<u32>, DomainPolicy)> {
     let nvme = DomainPolicy { nvme: NvmeAttachment::PciFunction, ..DomainPolicy::default() };
@@ -117,6 +122,11 @@ fn shapes() -> Vec<(&'static str, Vec<u32>, DomainPolicy)> {
         ("4-gpus-two-nodes", vec![2, 3, 4, 5], DomainPolicy::default()),
         ("8-gpus", (0..8).collect(), DomainPolicy::default()),
         ("2-gpus-nvme-functions", vec![0, 1], nvme),
+        (
+            "1-gpu-without-kvm",
+            vec![3],
+            DomainPolicy::from_inputs(&inputs(&[("virt_type", "qemu")])),
+        ),
     ]
 }
 
@@ -152,6 +162,24 @@ fn libvirt_takes_each_shape() {
         assert!(!output.status.success(), "{name}: a broken domain passed");
     }
     fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_policy_follows_the_inputs_of_the_slice_bundle() {
+    let policy = DomainPolicy::from_inputs(&inputs(&[
+        ("bridge", "br-slices"),
+        ("host_cores_per_node", "2"),
+        ("virt_type", "qemu"),
+    ]));
+    let expected = DomainPolicy {
+        bridge: "br-slices".to_owned(),
+        host_cores_per_node: 2,
+        virt_type: VirtType::Qemu,
+        ..DomainPolicy::default()
+    };
+    assert_eq!(policy, expected);
+    let odd = inputs(&[("bridge", "a b"), ("host_cores_per_node", "many"), ("virt_type", "xen")]);
+    assert_eq!(DomainPolicy::from_inputs(&odd), DomainPolicy::default());
 }
 
 #[test]

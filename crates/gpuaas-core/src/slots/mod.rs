@@ -39,6 +39,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::approval::{ApprovalFault, approvable, stale_reason};
 pub use self::difference::map_difference;
+pub(crate) use self::slot_policy::host_cores_per_node;
 pub use self::slot_policy::{FunctionFilter, SliceSubnet, SlotPolicy};
 
 use self::assignment::{Preference, assign};

@@ -6,6 +6,18 @@ use std::net::Ipv4Addr;
 
 use gpuaas_types::topology::TopologyFunction;
 
+/// Most CPUs and most memory of a slot, in GiB: more than any host has.
+const MOST_VCPUS: u32 = 1024;
+const MOST_MEMORY_GIB: u32 = 16 * 1024;
+/// Most cores of a node that the host may keep.
+const MOST_HOST_CORES: u32 = 64;
+
+/// Cores of each NUMA node that the host keeps, as the inputs of the slice bundle say; none: they do not.
+pub(crate) fn host_cores_per_node(inputs: &BTreeMap<String, String>) -> Option<u32> {
+    let cores = inputs.get("host_cores_per_node")?.trim().parse().ok()?;
+    (cores <= MOST_HOST_CORES).then_some(cores)
+}
+
 /// What profile and site say of slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotPolicy {
@@ -64,6 +76,14 @@ impl SlotPolicy {
             filter.vendor = hexadecimal(vendor, &[4]).or_else(|| filter.vendor.take());
             filter.class = hexadecimal(class, &[2, 4, 6]).unwrap_or_else(|| filter.class.clone());
         }
+        let number = |name: &str, most: u32| {
+            of(name)?.parse::<u32>().ok().filter(|value| (1..=most).contains(value))
+        };
+        policy.vcpus_per_gpu = number("vcpus_per_gpu", MOST_VCPUS).unwrap_or(policy.vcpus_per_gpu);
+        policy.memory_gib_per_gpu =
+            number("memory_gib_per_gpu", MOST_MEMORY_GIB).unwrap_or(policy.memory_gib_per_gpu);
+        policy.host_cores_per_node =
+            host_cores_per_node(inputs).unwrap_or(policy.host_cores_per_node);
         policy.gpus = of("gpu_count").and_then(|value| value.parse().ok());
         let subnet = of("guest_subnet").and_then(|value| {
             let (network, length) = value.split_once('/')?;

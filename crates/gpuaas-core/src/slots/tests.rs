@@ -258,11 +258,16 @@ fn a_policy_follows_the_inputs_of_the_slice_bundle() {
         ("guest_subnet", "10.7.0.0/25"),
         ("dhcp_first", "10.7.0.20"),
         ("gpu_class", "what"),
+        ("vcpus_per_gpu", "12"),
+        ("memory_gib_per_gpu", "0"),
+        ("host_cores_per_node", "2"),
     ];
     let inputs = inputs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let policy = SlotPolicy::from_inputs(&inputs);
     assert_eq!((policy.gpus, policy.fabric.class.as_str()), (Some(4), "0207"));
     assert_eq!(policy.gpu, SlotPolicy::default().gpu, "what is no class is not taken");
+    let shape = (policy.vcpus_per_gpu, policy.memory_gib_per_gpu, policy.host_cores_per_node);
+    assert_eq!(shape, (12, 64, 2), "a slot without memory is none");
     assert_eq!(policy.subnet.address(0), Some(Ipv4Addr::new(10, 7, 0, 20)));
     assert_eq!(policy.subnet.address(107), None);
     assert_eq!(SlotPolicy::from_inputs(&Default::default()), SlotPolicy::default());
