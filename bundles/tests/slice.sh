@@ -49,6 +49,10 @@ test_settings() {
     twice settings
     has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_GATEWAY=10.100.0.1/24"
     has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_GUEST_CALL_PORT=18775"
+    has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_MEMORY_GIB_PER_GPU=64"
+    has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_VIRT_TYPE=kvm"
+    refused "a slice has at least 1" settings GPUAAS_SLICE_MEMORY_GIB_PER_GPU=0
+    refused "no number of cores" settings GPUAAS_SLICE_HOST_CORES_PER_NODE=many
     refused "not a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=80
     refused "not a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=65536
     twice settings GPUAAS_SLICE_GUEST_SUBNET=10.7.0.0/22 GPUAAS_SLICE_GATEWAY=10.7.3.254/22 GPUAAS_SLICE_DHCP_FIRST=10.7.0.1 GPUAAS_SLICE_DHCP_LAST=10.7.3.253
@@ -255,6 +259,15 @@ test_dnsmasq_and_libvirt() {
     fi
     twice libvirt
     has_line /etc/systemd/system/libvirtd.service.d/10-gpuaas-slice.conf "ExecStart=/usr/sbin/libvirtd"
+    has_line /etc/systemd/system/libvirtd.service.d/10-gpuaas-slice.conf "After=dev-hugepages1G.mount"
+    has_line /etc/systemd/system/dev-hugepages1G.mount "Options=pagesize=1G"
+    [[ ! -e $root/etc/apparmor.d ]] || wrong "rules of AppArmor where there is none"
+    mkdir -p -- "$root/etc/apparmor.d/abstractions" "$root/etc/apparmor.d/local/abstractions"
+    printf '#include <local/abstractions/libvirt-qemu>\n' >"$root/etc/apparmor.d/abstractions/libvirt-qemu"
+    printf '# the site\n/srv/isos/** r,\n' >"$root/etc/apparmor.d/local/abstractions/libvirt-qemu"
+    twice libvirt
+    has_line /etc/apparmor.d/local/abstractions/libvirt-qemu "/srv/isos/** r,"
+    has_line /etc/apparmor.d/local/abstractions/libvirt-qemu '/sys/devices/system/node/node[0-9]*/{cpumap,cpulist} r,'
 }
 
 test_units() {

@@ -123,7 +123,7 @@ pub struct Scenario {
 }
 
 /// What makes the hosts of a lab slice hosts.
-const BUNDLE: &str = "h200-slice-vm@1.2.0";
+const BUNDLE: &str = "h200-slice-vm@1.3.0";
 
 const ACTIVE: ExpectedEnd = ExpectedEnd {
     on: MachineSelector::All,

@@ -118,7 +118,7 @@ fn a_real_host_is_looked_after() {
     fs::write(rig.path("hash"), format!("{HASH}\n")).unwrap();
     let file = rig.path("hash");
     rig.good(&format!("site secret set lab h200-slice-vm login_password_hash --file {file}"));
-    rig.good("profile add h200 --set site_bootstrap_bundle_ref=h200-slice-vm@1.2.0");
+    rig.good("profile add h200 --set site_bootstrap_bundle_ref=h200-slice-vm@1.3.0");
     let (mac, _) = rig.machine("j22u11");
     rig.good(&format!(
         "node onboard j22u11 --site lab --profile h200 --mac {mac} --wait --timeout 450"
@@ -231,7 +231,7 @@ fn bundles_run_again_with_their_secret(rig: &Rig, host: &Inside) {
     host.good("usermod --password '!' hpcadmin; rm /etc/dnsmasq.d/gpu_subnet.conf /etc/netplan/60-ipoib.yaml");
     let result = task(rig, "repair-drift");
     let changes = result["changes"].to_string();
-    assert!(changes.contains("bundle h200-slice-vm@1.2.0"), "{result}");
+    assert!(changes.contains("bundle h200-slice-vm@1.3.0"), "{result}");
     assert_eq!(shadow(), HASH, "{result}");
     assert!(!result.to_string().contains("h8sh"), "{result}");
     until_slices(rig, true);
