@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_engine::control::{TakeControlError, other_control_plane, take_control};
+use gpuaas_engine::{SiteKeyError, site_key};
 use gpuaas_store::{ExposeSecret as _, StoreError};
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::SiteResource;
@@ -30,7 +31,10 @@ pub(crate) async fn take(
 ) -> ApiResult<Json<ControlPlan>> {
     let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let site = ctx.store.site_by_name(&name).await?;
-    let key = ctx.store.site_api_key(site.id).await?;
+    let key = site_key(&ctx.store, &*ctx.connect, &site).await.map_err(|error| match error {
+        SiteKeyError::Kept(error) => Refusal::from(probe::key_problem(&error)),
+        SiteKeyError::Store(error) => error.into(),
+    })?;
     let client = probe::connect(&ctx, &site.spec, key.expose_secret())?;
     let other = other_control_plane(&ctx.store, &client, site.id).await.map_err(failure)?;
     let follows = match &other {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gpuaas_engine::KeyUnreadable;
 use gpuaas_engine::region_identity::identify_region;
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::codes::ProblemCode;
@@ -76,11 +77,17 @@ pub(crate) async fn check_pool(
 /// # Errors
 /// `invalid_field`: the key or the address cannot be used.
 pub(crate) fn connect(api: &ApiState, spec: &SiteSpec, api_key: &str) -> Result<Client, Problem> {
+    let field = if spec.api_key_ref.is_some() { "api_key_ref" } else { "api_key" };
     let key: ApiKey = api_key.trim().parse().map_err(|_| {
-        invalid("api_key", "a MAAS API key has three parts joined by colons")
+        invalid(field, "a MAAS API key has three parts joined by colons")
             .with_hint("print it on the region: maas apikey --username=NAME")
     })?;
     api.connect.connect(spec, key).map_err(|error| explain_call(&error))
+}
+
+/// What an operator is told of an API key that is kept elsewhere and not to be had.
+pub(crate) fn key_problem(error: &KeyUnreadable) -> Problem {
+    problem(error.code).with_detail(&error.text)
 }
 
 /// What an operator is told of a call that failed.

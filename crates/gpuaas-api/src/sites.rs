@@ -5,10 +5,11 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use gpuaas_engine::HostScope;
 use gpuaas_store::{ExposeSecret as _, SecretString, StoreError};
-use gpuaas_types::api::{List, SiteCreate, SiteResource};
+use gpuaas_types::api::{List, SiteCreate, SiteResource, SiteStatus};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
+use gpuaas_types::key_reference::KeyReference;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{Problem, SiteId};
 use serde_json::{Map, Value, json};
@@ -30,8 +31,11 @@ pub(crate) async fn create(
     Body(asked): Body<SiteCreate>,
 ) -> ApiResult<(StatusCode, Json<SiteResource>)> {
     let SiteCreate { spec, api_key } = asked;
-    let key = SecretString::from(api_key.trim().to_owned());
     check::site("spec.", &spec)?;
+    let given = api_key.map(|key| SecretString::from(key.trim().to_owned()));
+    if given.is_some() == spec.api_key_ref.is_some() {
+        return Err(one_key("api_key", "`gpuaas site add NAME --url MAAS_URL").into());
+    }
     secure(&ctx, &spec.url)?;
     bundles::site_inputs(&ctx, "spec.", &spec)?;
     match ctx.store.site_by_name(&spec.name).await {
@@ -42,11 +46,16 @@ pub(crate) async fn create(
         }
         Err(error) => return Err(error.into()),
     }
+    let key = match (given, &spec.api_key_ref) {
+        (None, Some(reference)) => read_key(&ctx, reference).await?,
+        (given, _) => given.unwrap_or_default(),
+    };
     let id = SiteId::new(&*ctx.ids, ctx.now());
     let status = probe::probe(&ctx, &spec, key.expose_secret()).await?;
     probe::check_pool(&ctx, &spec, key.expose_secret()).await?;
     let made = ctx.store.create_site(ctx.now(), id, spec, status, &key).await?;
-    ctx.audit(caller.name(), "site.create", &made.spec.name, json!({ "url": made.spec.url })).await;
+    let detail = json!({ "url": made.spec.url, "api_key_ref": made.spec.api_key_ref });
+    ctx.audit(caller.name(), "site.create", &made.spec.name, detail).await;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -72,7 +81,7 @@ pub(crate) async fn show(
 }
 
 /// `PATCH /api/v1/sites/NAME`: the given fields of the specification, `null` for the default, and
-/// `api_key` for another key. What MAAS has a say in is asked of MAAS first.
+/// `api_key` for another key, which takes the place of a reference as well. What MAAS has a say in is asked of MAAS first.
 pub(crate) async fn change(
     State(ctx): State<Ctx>,
     caller: Caller,
@@ -101,13 +110,22 @@ async fn edit(
         if_match.check(site.revision)?;
         return Ok(site);
     }
+    let key_is_named = patch.get("api_key_ref").is_some_and(|value| !value.is_null());
+    if new_key.is_some() && key_is_named {
+        return Err(one_key("api_key", "`gpuaas site set SITE").into());
+    }
     let kept = patch.clone();
     let fields: Vec<String> = patch.keys().cloned().collect();
-    let defaults = json!({ "ca_pem": null, "node_ca_pem": null, "pool": null, "pxe_vlan": null, "approved_images": [],
+    let defaults = json!({ "api_key_ref": null, "ca_pem": null, "node_ca_pem": null, "pool": null, "pxe_vlan": null, "approved_images": [],
         "drift_policy": {}, "batch_max_parallel": 0, "image_bandwidth_mbit_per_second": 0,
         "idle_poll_seconds": 0, "bundle_inputs": {}, "host_inputs": {}, "second_person": {} });
-    let spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
+    let mut spec: SiteSpec = strict::merge(&site.spec, &defaults, patch)?;
     check::site("", &spec)?;
+    if new_key.is_some() {
+        spec.api_key_ref = None;
+    } else if spec.api_key_ref.is_none() && site.spec.api_key_ref.is_some() {
+        return Err(one_key("api_key", "`gpuaas site set SITE").into());
+    }
     if spec.url != site.spec.url {
         secure(ctx, &spec.url)?;
     }
@@ -119,20 +137,8 @@ async fn edit(
     if spec.second_person != site.spec.second_person {
         hold_policy(ctx, caller, &site, &spec, (kept, new_key.is_some())).await?;
     }
-    let mut status = site.status;
-    let other_region =
-        new_key.is_some() || spec.url != site.spec.url || spec.ca_pem != site.spec.ca_pem;
-    if other_region || spec.pool != site.spec.pool {
-        let key = match &new_key {
-            Some(key) => key.clone(),
-            None if !is_same_server(&site.spec.url, &spec.url) => return Err(key_stays().into()),
-            None => ctx.store.site_api_key(site.id).await?,
-        };
-        if other_region {
-            status = probe::probe(ctx, &spec, key.expose_secret()).await?;
-        }
-        probe::check_pool(ctx, &spec, key.expose_secret()).await?;
-    }
+    let key_is_given = new_key.is_some() || key_is_named;
+    let status = ask_region(ctx, &site, &spec, (new_key.as_ref(), key_is_given)).await?;
     let now = ctx.now();
     let before_digest = spec_digest(&site.spec);
     let changed = ctx
@@ -140,11 +146,53 @@ async fn edit(
         .update_site(now, site.id, Some(site.revision), spec, status, new_key.as_ref())
         .await?;
     let detail = json!({
-        "fields": fields, "api_key": new_key.is_some(),
+        "fields": fields, "api_key": new_key.is_some(), "api_key_ref": changed.spec.api_key_ref,
         "before_digest": before_digest, "after_digest": spec_digest(&changed.spec),
     });
     ctx.audit(caller.name(), "site.change", name, detail).await;
     Ok(changed)
+}
+
+/// Asks the region what it has a say in, with the key that the site will have. Answers what it said.
+async fn ask_region(
+    ctx: &Ctx,
+    site: &SiteResource,
+    spec: &SiteSpec,
+    (new_key, key_is_given): (Option<&SecretString>, bool),
+) -> ApiResult<SiteStatus> {
+    let status = site.status.clone();
+    let other_region = key_is_given || spec.url != site.spec.url || spec.ca_pem != site.spec.ca_pem;
+    if !other_region && spec.pool == site.spec.pool {
+        return Ok(status);
+    }
+    if !key_is_given && !is_same_server(&site.spec.url, &spec.url) {
+        return Err(key_stays().into());
+    }
+    let key = match (new_key, &spec.api_key_ref) {
+        (Some(key), _) => key.clone(),
+        (None, Some(reference)) => read_key(ctx, reference).await?,
+        (None, None) => ctx.store.site_api_key(site.id).await?,
+    };
+    let status = match other_region {
+        true => probe::probe(ctx, spec, key.expose_secret()).await?,
+        false => status,
+    };
+    probe::check_pool(ctx, spec, key.expose_secret()).await?;
+    Ok(status)
+}
+
+/// The key that a reference names, as it is there now.
+async fn read_key(ctx: &Ctx, reference: &KeyReference) -> ApiResult<SecretString> {
+    ctx.connect.read_key(reference).await.map_err(|error| probe::key_problem(&error).into())
+}
+
+/// Neither or both of a key and a reference to one were given.
+fn one_key(field: &str, command: &str) -> Problem {
+    let text = "give the API key, or where it is kept (api_key_ref), and not both";
+    let hint = format!(
+        "{command} --api-key-file FILE`, or --api-key-ref vault:MOUNT/PATH#FIELD in its place"
+    );
+    invalid(field, text).with_hint(hint)
 }
 
 /// Has a change that weakens the policy of a second person wait for one. Such a change comes alone: an
@@ -199,7 +247,10 @@ fn is_same_server(old: &str, new: &str) -> bool {
 
 /// The key that is kept was given for one server, and is shown to no other.
 fn key_stays() -> Problem {
-    let text =
-        "the key of a region is sent to no other server: give that server's key with its address";
-    invalid("api_key", text).with_hint("`gpuaas site set SITE --url MAAS_URL --api-key-file FILE`")
+    let text = "the key of a region is sent to no other server: give that server's key, or where it is \
+                kept, with its address";
+    invalid("api_key", text).with_hint(
+        "`gpuaas site set SITE --url MAAS_URL --api-key-file FILE`, or --api-key-ref \
+         vault:MOUNT/PATH#FIELD in its place",
+    )
 }

@@ -88,10 +88,13 @@ pub fn site(site: &SiteResource, style: Style) -> String {
         site.spec.approved_images.join(", ")
     };
     let bandwidth = site.spec.image_bandwidth_mbit_per_second;
+    let reference = site.spec.api_key_ref.as_ref();
+    let key = reference.map_or_else(|| "sealed".to_owned(), ToString::to_string);
     fields(&[
         ("name", site.spec.name.clone()),
         ("id", site.id.to_string()),
         ("url", site.spec.url.clone()),
+        ("api key", key),
         ("pxe vlan", vlan),
         ("images", images),
         ("deploys at once", number(site.spec.batch_max_parallel, "", "no limit")),

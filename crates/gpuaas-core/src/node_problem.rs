@@ -117,9 +117,10 @@ pub fn node_problems(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<NodeProblem> 
 /// it takes longer than expected.
 #[must_use]
 pub fn waits_for_person(wait: Option<&Wait>) -> bool {
-    use WaitCode::{SiteClockWrong, SiteControlledElsewhere, SiteKeyRefused};
+    use WaitCode::{SiteClockWrong, SiteControlledElsewhere, SiteKeyRefused, SiteKeyUnreadable};
     let code = wait.and_then(|wait| WaitCode::from_code(&wait.code));
-    matches!(code, Some(SiteControlledElsewhere | SiteKeyRefused | SiteClockWrong))
+    let people = [SiteControlledElsewhere, SiteKeyRefused, SiteKeyUnreadable, SiteClockWrong];
+    code.is_some_and(|code| people.contains(&code))
 }
 
 /// What to do about a run that takes longer than expected, and who can help.

@@ -275,6 +275,9 @@ fn connection(session: &RunSession) -> Result<Arc<Site>, Wait> {
         Ok(site) => return Ok(Arc::clone(site)),
         Err(error) => error,
     };
+    if matches!(error, CallError::Key(_)) {
+        return Err(wait_without_deadline(session, error.code().to_owned(), error.to_string()));
+    }
     let (row, since) = (session.run.step.row(), session.run.step_since);
     let expected = session.context.durations.expected(session.run.step);
     Err(Wait {

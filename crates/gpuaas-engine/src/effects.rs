@@ -191,6 +191,7 @@ fn outcome_of(error: &CallError) -> Outcome {
     let text = error.to_string();
     match error {
         CallError::Away(_)
+        | CallError::Key(_)
         | CallError::Site(_)
         | CallError::Maas(
             MaasError::Unavailable { sent: false, .. }

@@ -9,9 +9,10 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
+use crate::connect::Connect;
 use crate::failpoint::Failpoints;
 use crate::shared::{EngineParts, Shared};
-use crate::site::{Connect, SiteUsage};
+use crate::site::SiteUsage;
 use crate::supervisor::Supervisor;
 use crate::{agent_watch, batches, slice_runs, sweep, watcher, worker};
 

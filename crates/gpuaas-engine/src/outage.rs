@@ -9,11 +9,12 @@ use crate::shared::Shared;
 use crate::site::Site;
 
 /// What a run waits for that a region which is away, or in other hands, keeps from going on.
-const FOR_THE_REGION: [WaitCode; 7] = [
+const FOR_THE_REGION: [WaitCode; 8] = [
     WaitCode::MaasUnavailable,
     WaitCode::UnknownOutcome,
     WaitCode::SiteCircuitOpen,
     WaitCode::SiteKeyRefused,
+    WaitCode::SiteKeyUnreadable,
     WaitCode::SiteClockWrong,
     WaitCode::SiteControlledElsewhere,
     WaitCode::SiteControlUnconfirmed,

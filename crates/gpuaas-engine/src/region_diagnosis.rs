@@ -6,7 +6,7 @@ use gpuaas_types::spec::SiteSpec;
 use maas_client::{ApiKey, Error as MaasError, RefusalKind};
 use tokio::time::timeout;
 
-use crate::site::Connect;
+use crate::connect::Connect;
 
 /// For each question, in wall time.
 const PATIENCE: Duration = Duration::from_secs(10);

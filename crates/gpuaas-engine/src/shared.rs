@@ -10,9 +10,10 @@ use tokio::sync::{Mutex, watch};
 
 use crate::clock::Clock;
 use crate::config::EngineConfig;
+use crate::connect::Connect;
 use crate::failpoint::Failpoints;
 use crate::fetch::Fetch;
-use crate::site::{Connect, Sites};
+use crate::site::Sites;
 use crate::step_durations::StepDurationEstimates;
 use crate::supervisor::Supervisor;
 

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use gpuaas_core::decide::change_guard::BMC_SECONDS;
-use gpuaas_store::{ExposeSecret as _, Store};
+use gpuaas_store::{ExposeSecret as _, SecretString, Store};
 use gpuaas_types::api::SiteResource;
-use gpuaas_types::spec::SiteSpec;
+use gpuaas_types::codes::WaitCode;
 use gpuaas_types::{SiteId, Timestamp};
 use maas_client::{
-    ApiKey, AuthCause, BootResource, CallStats, Client, Config, Error as MaasError, EventLevel,
-    EventQuery, RefusalKind, UnknownCause,
+    ApiKey, AuthCause, BootResource, CallStats, Client, Error as MaasError, EventLevel, EventQuery,
+    RefusalKind, UnknownCause,
 };
 use tokio::sync::{Mutex, Semaphore, watch};
 
@@ -24,6 +24,7 @@ use crate::answer_cache::{ANSWER_SECONDS, CachedAnswer, KeyedAnswers};
 use crate::bmc_index::BmcIndex;
 use crate::circuit_breaker::{Admission, CircuitBreaker, Outage, OutageCause};
 use crate::clock::Clock;
+use crate::connect::{Connect, KeyUnreadable, SiteKeyError, site_key};
 
 /// Reads of one region at once, beside a look at its event feed.
 const PARALLEL_READS: usize = 11;
@@ -34,18 +35,11 @@ const PARALLEL_CHANGES: usize = 24;
 const ROW_SECONDS: f64 = 10.0;
 /// The same for a site that does not answer or does not take our key: its row may mend that.
 const ROW_SECONDS_AWAY: f64 = 1.0;
+/// Seconds between two tries to read an API key that is kept elsewhere.
+const KEY_SECONDS: f64 = 5.0;
 /// Seconds for which a look at the event feed waits for its answer, which takes a region 10 ms
 /// (docs/maas.md#costs): so long after its end an outage is noticed at most.
 const LOOK_PATIENCE_SECONDS: f64 = 5.0;
-
-/// Makes a client for a site. The default speaks HTTP; tests plug the simulator in directly.
-pub trait Connect: Send + Sync {
-    /// A client for the region at `site`, signed with `key`.
-    ///
-    /// # Errors
-    /// When the URL or the certificate authority cannot be used.
-    fn connect(&self, site: &SiteSpec, key: ApiKey) -> Result<Client, MaasError>;
-}
 
 /// Why a call was not made, or how it failed.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +53,9 @@ pub enum CallError {
     /// The region was away and is back, and this call of before has no answer.
     #[error("the region was away and did not answer this call")]
     GivenUp,
+    /// The site's API key is kept elsewhere, and is not to be had.
+    #[error("the API key of the site is not to be had: {0}")]
+    Key(KeyUnreadable),
     /// The site's secret or address cannot be used.
     #[error("{0}")]
     Site(String),
@@ -72,6 +69,7 @@ impl CallError {
             Self::Maas(error) => error.code(),
             Self::Away(outage) => outage.cause.wait_code().as_str(),
             Self::GivenUp => "maas_answer_given_up",
+            Self::Key(_) => WaitCode::SiteKeyUnreadable.as_str(),
             Self::Site(_) => "site_unusable",
         }
     }
@@ -266,7 +264,8 @@ impl Site {
     }
 
     /// Since when the region answers again; none: it was never away.
-    pub(crate) fn answering_since(&self) -> Option<Timestamp> {
+    #[must_use]
+    pub fn answering_since(&self) -> Option<Timestamp> {
         self.breaker.answering_since()
     }
 
@@ -410,6 +409,8 @@ pub struct Sites {
 struct SiteSlot {
     limits: Arc<CallLimits>,
     connected: Mutex<Option<Connected>>,
+    /// When the site's API key, kept elsewhere, was asked for and not to be had.
+    key_failure: parking_lot::Mutex<Option<(Timestamp, KeyUnreadable)>>,
     /// Until when machines may be changed without asking whether this control plane still does.
     changeable_until: AtomicI64,
 }
@@ -417,6 +418,9 @@ struct SiteSlot {
 /// A connection, and when its row was last compared.
 struct Connected {
     compared_at: Timestamp,
+    /// The key that it signs with, and when that was read from elsewhere.
+    key: SecretString,
+    key_read_at: Timestamp,
     site: Arc<Site>,
 }
 
@@ -477,17 +481,20 @@ impl Sites {
         }
         let unusable = |error: &dyn std::fmt::Display| CallError::Site(error.to_string());
         let record = self.store.site(id).await.map_err(|e| unusable(&e))?;
-        if let Some(known) = connected.as_mut()
-            && known.site.record.revision == record.revision
-        {
-            known.compared_at = now;
-            return Ok(Arc::clone(&known.site));
-        }
-        let secret = self.store.site_api_key(id).await.map_err(|e| unusable(&e))?;
-        let key: ApiKey = secret.expose_secret().parse().map_err(|e| unusable(&e))?;
-        let client = self.connect.connect(&record.spec, key)?;
+        let key = match connected.as_mut() {
+            Some(known) if known.site.record.revision == record.revision => {
+                known.compared_at = now;
+                let Some(key) = self.replaced_key(known, now).await else {
+                    return Ok(Arc::clone(&known.site));
+                };
+                key
+            }
+            _ => self.key_of(&slot, &record, now).await?,
+        };
+        let parsed: ApiKey = key.expose_secret().trim().parse().map_err(|e| unusable(&e))?;
+        let client = self.connect.connect(&record.spec, parsed)?;
         let breaker = CircuitBreaker::default();
-        if connected.is_some() {
+        if connected.is_some() || slot.key_failure.lock().take().is_some() {
             // Another address or another key: what failed before may pass now.
             breaker.record_return(now);
         }
@@ -504,8 +511,57 @@ impl Sites {
             image_files: KeyedAnswers::default(),
             checks: KeyedAnswers::default(),
         });
-        *connected = Some(Connected { compared_at: now, site: Arc::clone(&site) });
-        Ok(site)
+        let site_again = Arc::clone(&site);
+        *connected = Some(Connected { compared_at: now, key, key_read_at: now, site });
+        Ok(site_again)
+    }
+
+    /// The key of a site that is to be connected. One that is kept elsewhere, and was not to be had, is
+    /// asked for again after a while.
+    async fn key_of(
+        &self,
+        slot: &SiteSlot,
+        record: &SiteResource,
+        now: Timestamp,
+    ) -> Result<SecretString, CallError> {
+        let failure = slot.key_failure.lock().clone();
+        if let Some((at, why)) = failure
+            && (0.0..KEY_SECONDS * self.clock.factor()).contains(&now.seconds_since(at))
+        {
+            return Err(CallError::Key(why));
+        }
+        match site_key(&self.store, &*self.connect, record).await {
+            Ok(key) => Ok(key),
+            Err(SiteKeyError::Store(error)) => Err(CallError::Site(error.to_string())),
+            Err(SiteKeyError::Kept(why)) => {
+                *slot.key_failure.lock() = Some((now, why.clone()));
+                Err(CallError::Key(why))
+            }
+        }
+    }
+
+    /// The key that took the place of one that MAAS refuses, where it is kept elsewhere; none: there is
+    /// no other yet.
+    async fn replaced_key(&self, known: &mut Connected, now: Timestamp) -> Option<SecretString> {
+        let reference = known.site.record.spec.api_key_ref.as_ref()?;
+        let refused = known.site.breaker.outage()?.cause == OutageCause::KeyRefused;
+        let early = (0.0..KEY_SECONDS * self.clock.factor())
+            .contains(&now.seconds_since(known.key_read_at));
+        if !refused || early {
+            return None;
+        }
+        known.key_read_at = now;
+        match self.connect.read_key(reference).await {
+            Ok(key) if key.expose_secret() != known.key.expose_secret() => {
+                tracing::info!(%reference, "the site has another API key");
+                Some(key)
+            }
+            Ok(_) => None,
+            Err(error) => {
+                tracing::info!(%error, "the site's API key was not read again");
+                None
+            }
+        }
     }
 
     /// Has the next use of a site read its row again.
@@ -566,27 +622,5 @@ impl Sites {
             }
         }
         away
-    }
-}
-
-/// Clients that speak HTTP, signed by the engine's clock.
-pub struct HttpConnect {
-    clock: Arc<dyn Clock>,
-}
-
-impl HttpConnect {
-    /// Signs with the time of `clock`.
-    #[must_use]
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock }
-    }
-}
-
-impl Connect for HttpConnect {
-    fn connect(&self, site: &SiteSpec, key: ApiKey) -> Result<Client, MaasError> {
-        let mut config = Config::new(site.url.clone(), key);
-        config.extra_ca_pem = site.ca_pem.as_ref().map(|pem| pem.clone().into_bytes());
-        let clock = Arc::clone(&self.clock);
-        Client::new(&config, Arc::new(move || clock.now().as_seconds()))
     }
 }

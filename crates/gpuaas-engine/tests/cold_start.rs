@@ -2,16 +2,19 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use common::Harness;
 use gpuaas_core::record::NodeHardware;
 use gpuaas_engine::machine_search::{MachineQuery, search};
 use gpuaas_engine::site::{CallError, Sites};
-use gpuaas_engine::{Clock as _, Connect, HttpConnect, VirtualClock};
+use gpuaas_engine::{Clock as _, Connect, HttpConnect, KeyUnreadable, VirtualClock};
+use gpuaas_store::{ExposeSecret as _, SecretString};
+use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::key_reference::KeyReference;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
-use gpuaas_types::{IdSource as _, NodeId, RandomIds, RunStatus};
+use gpuaas_types::{IdSource as _, NodeId, RandomIds, RunId, RunStatus};
 use maas_client::{ApiKey, Client, Error as MaasError};
 use maas_sim::{Fault, FaultKind};
 
@@ -57,6 +60,64 @@ async fn a_cold_start_with_many_due_runs_makes_one_site_and_keeps_its_limits() {
     let (reads, changes) = harness.sim.peak_in_flight();
     assert!(reads <= LIMITS.0 && changes <= LIMITS.1, "{reads} reads, {changes} changes at once");
     assert!(reads > LIMITS.0 / 2, "{reads}: the limit was never in sight");
+    engine.stop().await;
+}
+
+/// Connects with a key that is kept elsewhere; none: it is not to be had.
+struct KeptKey {
+    inner: HttpConnect,
+    key: Mutex<Option<String>>,
+}
+
+#[async_trait::async_trait]
+impl Connect for KeptKey {
+    fn connect(&self, site: &SiteSpec, key: ApiKey) -> Result<Client, MaasError> {
+        self.inner.connect(site, key)
+    }
+
+    async fn read_key(&self, reference: &KeyReference) -> Result<SecretString, KeyUnreadable> {
+        let key = self.key.lock().unwrap().clone().map(SecretString::from);
+        let (code, text) = (ProblemCode::VaultUnreachable, reference.to_string());
+        key.ok_or(KeyUnreadable { code, text })
+    }
+}
+
+/// A run waits, typed and without an end, while nobody has the site's key, and goes on by itself; the
+/// same where MAAS takes the key no more and another one takes its place there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_waits_for_a_key_that_is_kept_elsewhere() {
+    let harness = Harness::start(2, ProfileSpec::default()).await;
+    harness.engine.stop().await;
+    let known = harness.store.site_api_key(harness.site_id).await.unwrap();
+    let known = known.expose_secret().to_owned();
+    let reference = "vault:secret/maas/lab#api_key";
+    harness.change_site(|spec| spec.api_key_ref = Some(reference.parse().unwrap())).await;
+    harness.store.site_api_key(harness.site_id).await.unwrap_err();
+    let inner = HttpConnect::new(Arc::clone(harness.engine.clock()));
+    let kept = Arc::new(KeptKey { inner, key: Mutex::new(None) });
+    let put = |key: Option<String>| *kept.key.lock().unwrap() = key;
+    let engine = harness.start_connecting(Arc::clone(&kept) as Arc<dyn Connect>);
+    let waits_for = async |run: RunId, code: &str| {
+        let reached = async || {
+            let run = harness.store.run(run).await.unwrap();
+            run.wait.is_some_and(|wait| wait.code == code && wait.deadline.is_none())
+        };
+        harness.until(reached).await;
+    };
+    let first = harness.onboard(&harness.hosts[0]).await.run_id;
+    // It does not leave its first step before the region is watched, whose feed says the cause.
+    let health = async || harness.store.site(harness.site_id).await.unwrap().status.health;
+    harness.until(async || health().await == "site_key_unreadable").await;
+    put(Some(known));
+    assert_eq!(harness.rest(first).await.status, RunStatus::Succeeded);
+
+    let next = harness.sim.with(maas_sim::Region::replace_api_key);
+    put(None);
+    let second = harness.onboard(&harness.hosts[1]).await.run_id;
+    waits_for(second, "site_key_refused").await;
+    put(Some(next));
+    let run = harness.rest(second).await;
+    assert_eq!(run.status, RunStatus::Succeeded, "{:?}", run.park);
     engine.stop().await;
 }
 

@@ -51,7 +51,7 @@ pub async fn add_site(
         return Ok(());
     }
     let spec = SiteSpec { bundle_inputs, ..SiteSpec::new(SITE, maas_url) };
-    client.add_site(&SiteCreate { spec, api_key: api_key.to_owned() }).await.map(drop)
+    client.add_site(&SiteCreate { spec, api_key: Some(api_key.to_owned()) }).await.map(drop)
 }
 
 /// Adds the profile, with the fields that differ from the defaults, unless it is there.

@@ -12,13 +12,13 @@ use crate::error::StoreError;
 use crate::list_filter::with_filter;
 use crate::region::{RegionName, claim_region};
 use crate::store::Store;
-use crate::tables::secret::put_secret;
+use crate::tables::secret::{delete_secret, put_secret};
 use crate::tables::site::{edit_status, read_site, site_select, sites_named};
 
 const API_KEY: &str = "maas_api_key";
 
 impl Store {
-    /// Adds a site and seals its API key. Its region is known by `status.region`, where that is
+    /// Adds a site and seals its API key, unless the specification says where that is kept. Its region is known by `status.region`, where that is
     /// known, and by its address.
     ///
     /// # Errors
@@ -32,7 +32,8 @@ impl Store {
         status: SiteStatus,
         api_key: &SecretString,
     ) -> Result<SiteResource, StoreError> {
-        let sealed = self.seal(id.0, API_KEY, api_key)?;
+        let is_sealed = spec.api_key_ref.is_none();
+        let sealed = is_sealed.then(|| self.seal(id.0, API_KEY, api_key)).transpose()?;
         let (name, values) = (spec.name.clone(), (Val::json(&spec)?, Val::json(&status)?));
         let region = RegionName::new(&spec, &status.region);
         self.write(move |conn| {
@@ -55,7 +56,10 @@ impl Store {
                     args![id.0],
                 )
                 .await?;
-                put_secret(conn, id.0, API_KEY, sealed).await
+                match sealed {
+                    Some(sealed) => put_secret(conn, id.0, API_KEY, sealed).await,
+                    None => Ok(()),
+                }
             })
         })
         .await?;
@@ -109,7 +113,7 @@ impl Store {
 
     /// Writes what an operator changed, where the site's revision is still `seen` if one is given: the
     /// specification, what MAAS said to it, and another API
-    /// key where one is given. The name stays, and so does the count of missed work, which sweeps
+    /// key where one is given; of a site whose key is kept elsewhere none is kept here. The name stays, and so does the count of missed work, which sweeps
     /// write meanwhile; the revision grows in any case, so that whoever
     /// holds a connection to the site makes a new one.
     ///
@@ -125,7 +129,9 @@ impl Store {
         status: SiteStatus,
         api_key: Option<&SecretString>,
     ) -> Result<SiteResource, StoreError> {
-        let sealed = api_key.map(|key| self.seal(id.0, API_KEY, key)).transpose()?;
+        let is_sealed = spec.api_key_ref.is_none();
+        let given = api_key.filter(|_| is_sealed);
+        let sealed = given.map(|key| self.seal(id.0, API_KEY, key)).transpose()?;
         let region = RegionName::new(&spec, &status.region);
         let spec = Val::json(&spec)?;
         self.write(move |conn| {
@@ -147,7 +153,8 @@ impl Store {
                 StoreError::check_revision(seen, row.cols().next::<i64>()? - 1)?;
                 match sealed {
                     Some(sealed) => put_secret(conn, id.0, API_KEY, sealed).await,
-                    None => Ok(()),
+                    None if is_sealed => Ok(()),
+                    None => delete_secret(conn, id.0, API_KEY).await,
                 }
             })
         })
@@ -155,7 +162,7 @@ impl Store {
         self.site(id).await
     }
 
-    /// The site's MAAS API key.
+    /// The site's MAAS API key, where it is kept here.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or

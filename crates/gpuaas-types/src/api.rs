@@ -52,9 +52,11 @@ pub struct Resource<I, S, T> {
 pub struct SiteCreate {
     /// The site.
     pub spec: SiteSpec,
-    /// `consumer:token:secret` of a MAAS administrator; sealed at once.
-    #[schemars(with = "text::MaasKeyText")]
-    pub api_key: String,
+    /// `consumer:token:secret` of a MAAS administrator; sealed at once. Left out where
+    /// `spec.api_key_ref` says where it is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<text::MaasKeyText>")]
+    pub api_key: Option<String>,
 }
 
 /// What GPUaaS knows of a site.

@@ -21,6 +21,7 @@ pub mod filter;
 pub mod health;
 pub mod ids;
 pub mod issuer;
+pub mod key_reference;
 pub mod lifecycle;
 pub mod limits;
 pub mod machine;

@@ -6,10 +6,11 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::key_reference::KeyReference;
 use crate::lifecycle::{DriftAction, DriftKind, RunKind};
 use crate::text;
 
-/// A MAAS region. The API key is never part of it: it is sealed beside it.
+/// A MAAS region. The API key is never part of it: it is sealed beside it, or kept elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SiteSpec {
@@ -19,6 +20,10 @@ pub struct SiteSpec {
     /// MAAS base URL, such as `http://maas.example:5240/MAAS`.
     #[schemars(regex(pattern = r"^https?://[A-Za-z0-9]"))]
     pub url: String,
+    /// Where the API key is kept, `vault:MOUNT/PATH#FIELD` of KV version 2; none: sealed in the
+    /// database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_ref: Option<KeyReference>,
     /// Extra certificate authority for an https region, PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_pem: Option<String>,
@@ -93,6 +98,7 @@ impl SiteSpec {
         Self {
             name: name.to_owned(),
             url: url.to_owned(),
+            api_key_ref: None,
             ca_pem: None,
             node_ca_pem: None,
             pool: None,

@@ -70,6 +70,8 @@ kinds! {
     InterfaceText = r"^[A-Za-z0-9._-]{1,128}$";
     /// Key of a MAAS user: `consumer:token:secret`.
     MaasKeyText = r"^[!-9;-~]+:[!-9;-~]+:[!-9;-~]+$";
+    /// Where such a key is kept: `vault:MOUNT/PATH#FIELD`.
+    KeyReferenceText = r"^vault:[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,127})+#[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$";
     /// Bytes in base64 (RFC 4648 section 4).
     Base64Text = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
     /// A public key: 32 bytes in base64.

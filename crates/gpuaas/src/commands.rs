@@ -57,6 +57,7 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
         spec: SiteSpec {
             name: args.name.clone(),
             url: args.url.clone(),
+            api_key_ref: args.api_key_ref.clone(),
             ca_pem: pem(&args.ca_file)?,
             node_ca_pem: pem(&args.node_ca_file)?,
             pool: args.pool.clone(),
@@ -70,7 +71,7 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
             host_inputs: with_host_inputs(BTreeMap::new(), &args.host_inputs)?,
             second_person: SecondPersonPolicy::default(),
         },
-        api_key: read_secret(&args.api_key_file)?,
+        api_key: args.api_key_file.as_deref().map(read_secret).transpose()?,
     })
 }
 

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
-use gpuaas_engine::{Clock, RealClock};
+use gpuaas_engine::{Clock, ReadKey, RealClock};
 use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 
 use self::finding::{Finding, FindingState};
 use crate::args::DoctorArgs;
+use crate::vault::VaultKeys;
 
 /// What was seen, check by check.
 #[derive(Debug, Serialize)]
@@ -46,7 +47,9 @@ async fn examine(args: &DoctorArgs) -> DoctorReport {
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let mut checks = host::check(args, clock.now()).await;
     if let Some(store) = database::check(args, &mut checks).await {
-        sites::check(&store, &clock, &mut checks).await;
+        let vault = args.master_key.sources().vault;
+        let keys = vault.map(|vault| Arc::new(VaultKeys::new(vault)) as Arc<dyn ReadKey>);
+        sites::check(&store, &clock, keys, &mut checks).await;
         store.close().await;
     }
     let healthy = checks.iter().all(|finding| finding.state != FindingState::Fault);

@@ -19,7 +19,7 @@ use gpuaas_client::executables::{AGENT, find_agent};
 use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_engine::bundles::{self, SeedError};
 use gpuaas_engine::{
-    Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, RealClock,
+    Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, ReadKey, RealClock,
 };
 use gpuaas_events::{EventDelivery, NatsOptions};
 use gpuaas_store::{ExposeSecret as _, SecretString, Store};
@@ -46,6 +46,7 @@ mod server_certificate;
 mod socket_activation;
 
 use crate::master_key::MasterKeySources;
+use crate::vault::VaultKeys;
 
 use self::data_folder::unwritable;
 pub(crate) use self::data_folder::{database_url, embedded_path, make_private_dir};
@@ -241,8 +242,8 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let mut config = EngineConfig::new(&node_url, agent);
     config.node_anchor_pem = anchor_pem;
     (options.tune)(&mut config);
-    let connect =
-        options.connect.unwrap_or_else(|| Arc::new(HttpConnect::new(Arc::clone(&options.clock))));
+    let (keys, clock) = (&options.master_key, &options.clock);
+    let connect = options.connect.unwrap_or_else(|| connect_over_http(keys, clock));
     let (bundles, artifacts) = (Arc::new(bundles), Arc::new(artifacts));
     let parts = EngineParts {
         store: store.clone(),
@@ -466,6 +467,13 @@ pub(crate) fn lock(database: &Path) -> Result<File, Failure> {
         )),
         Err(TryLockError::Error(error)) => Err(refused(&error)),
     }
+}
+
+/// Clients of regions over HTTP, whose keys may be kept in the Vault that this control plane knows.
+fn connect_over_http(keys: &MasterKeySources, clock: &Arc<dyn Clock>) -> Arc<dyn Connect> {
+    let vault = keys.vault.clone();
+    let keys = vault.map(|vault| Arc::new(VaultKeys::new(vault)) as Arc<dyn ReadKey>);
+    Arc::new(HttpConnect::new(Arc::clone(clock)).with_keys(keys))
 }
 
 /// A client for the own URLs, as nodes will ask them.

@@ -1,11 +1,16 @@
-//! Which Vault, and how this control plane signs in there.
+//! Which Vault, how this control plane signs in there, and the API keys of regions that are kept in it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use gpuaas_client::failure::Failure;
-use gpuaas_engine::HostScope;
-use gpuaas_types::codes::CommandCode;
-use vault_client::{AppRole, VaultAddress, VaultClient, VaultError};
+use gpuaas_engine::{HostScope, KeyUnreadable, ReadKey};
+use gpuaas_store::SecretString;
+use gpuaas_types::codes::{CommandCode, ProblemCode};
+use gpuaas_types::key_reference::KeyReference;
+use parking_lot::Mutex;
+use vault_client::{AppRole, FieldPath, VaultAddress, VaultClient, VaultError};
 
 use crate::input_file::{read_file, read_secret};
 
@@ -48,6 +53,58 @@ impl VaultOptions {
     }
 }
 
+/// Reads API keys of regions in a Vault. The client is made when it is first needed, and anew where the
+/// Vault refuses it: another secret id may be in its file by then.
+pub(crate) struct VaultKeys {
+    options: VaultOptions,
+    client: Mutex<Option<Arc<VaultClient>>>,
+}
+
+impl VaultKeys {
+    /// Nothing is asked yet.
+    pub(crate) fn new(options: VaultOptions) -> Self {
+        Self { options, client: Mutex::new(None) }
+    }
+
+    fn client(&self) -> Result<Arc<VaultClient>, KeyUnreadable> {
+        let mut known = self.client.lock();
+        if let Some(client) = &*known {
+            return Ok(Arc::clone(client));
+        }
+        let made = self.options.client().map_err(|failure| KeyUnreadable {
+            code: ProblemCode::VaultRefused,
+            text: failure.problem.detail,
+        })?;
+        let made = Arc::new(made);
+        *known = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}
+
+#[async_trait]
+impl ReadKey for VaultKeys {
+    async fn read_key(&self, reference: &KeyReference) -> Result<SecretString, KeyUnreadable> {
+        let KeyReference { mount, path, field } = reference.clone();
+        let client = self.client()?;
+        let read = client.read_field(&FieldPath { mount, path, field }).await;
+        if matches!(read, Err(VaultError::Refused { .. })) {
+            *self.client.lock() = None;
+        }
+        read.map_err(|error| KeyUnreadable { code: problem_code(&error), text: error.to_string() })
+    }
+}
+
+const fn problem_code(error: &VaultError) -> ProblemCode {
+    match error {
+        VaultError::Unreachable { .. } | VaultError::Unavailable { .. } => {
+            ProblemCode::VaultUnreachable
+        }
+        VaultError::Refused { .. } => ProblemCode::VaultRefused,
+        VaultError::NotFound { .. } => ProblemCode::VaultSecretMissing,
+        VaultError::Malformed { .. } => ProblemCode::VaultAnswerUnreadable,
+    }
+}
+
 /// What the Vault did not give.
 pub(crate) fn vault_failure(error: &VaultError) -> Failure {
     let hint = match error {
@@ -62,3 +119,7 @@ pub(crate) fn vault_failure(error: &VaultError) -> Failure {
     };
     Failure::local(CommandCode::VaultUnusable, error.to_string()).hint(hint)
 }
+
+#[cfg(test)]
+#[path = "vault_tests.rs"]
+mod tests;

@@ -120,6 +120,10 @@ impl VaultClient {
         match answer.pointer("/data/data").and_then(|data| data.get(&at.field)) {
             Some(Value::String(text)) => Ok(text.clone().into()),
             Some(_) => Err(VaultError::Malformed { what, why: "it is no text".to_owned() }),
+            None if answer.pointer("/data/data").is_some_and(Value::is_object) => {
+                let what = format!("field {} in {}/{}", at.field, at.mount, at.path);
+                Err(VaultError::NotFound { what })
+            }
             None => Err(VaultError::NotFound { what }),
         }
     }

@@ -18,6 +18,7 @@ mod http;
 mod id_prefixes;
 mod idempotency;
 mod identity;
+mod key_references;
 mod limits;
 mod metrics;
 mod nodes;

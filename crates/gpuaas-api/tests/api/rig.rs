@@ -1,6 +1,7 @@
 //! A router on an embedded store in a folder of its own, a clock that stands still, and a MAAS
 //! that answers as told.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,9 +15,11 @@ use gpuaas_api::{
 use gpuaas_artifact::{ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
 use gpuaas_engine::bundles;
-use gpuaas_engine::{Clock, Connect, Supervisor};
-use gpuaas_store::{MasterKey, NewToken, RunWrite, Store, TokenPurpose, sha256};
+use gpuaas_engine::{Clock, Connect, KeyUnreadable, Supervisor};
+use gpuaas_store::{MasterKey, NewToken, RunWrite, SecretString, Store, TokenPurpose, sha256};
 use gpuaas_types::api::OnboardAccepted;
+use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::key_reference::KeyReference;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{IdSource, NodeId, RandomIds, RunId, RunStatus, Timestamp, TokenId};
 use maas_client::{
@@ -57,6 +60,8 @@ pub(crate) struct FakeMaas {
     pub(crate) first_version: Mutex<Option<Reply>>,
     /// Where it was reached with a key.
     pub(crate) urls: Mutex<Vec<String>>,
+    /// API keys that are kept elsewhere, by their references; none: the Vault is away.
+    pub(crate) kept_keys: Mutex<Option<BTreeMap<String, String>>>,
 }
 
 pub(crate) fn reply(status: u16, content_type: &str, body: &str) -> Reply {
@@ -92,11 +97,20 @@ impl Transport for FakeTransport {
 
 struct FakeConnect(Arc<FakeMaas>);
 
+#[async_trait::async_trait]
 impl Connect for FakeConnect {
     fn connect(&self, site: &SiteSpec, key: ApiKey) -> Result<Client, MaasError> {
         self.0.urls.lock().unwrap().push(site.url.clone());
         let transport = Arc::new(FakeTransport(Arc::clone(&self.0)));
         Client::with_transport(&Config::new(&site.url, key), transport, Arc::new(|| 1_795_190_400))
+    }
+
+    async fn read_key(&self, reference: &KeyReference) -> Result<SecretString, KeyUnreadable> {
+        let kept = self.0.kept_keys.lock().unwrap();
+        let failed = |code| KeyUnreadable { code, text: reference.to_string() };
+        let kept = kept.as_ref().ok_or_else(|| failed(ProblemCode::VaultUnreachable))?;
+        let key = kept.get(&reference.to_string()).cloned().map(SecretString::from);
+        key.ok_or_else(|| failed(ProblemCode::VaultSecretMissing))
     }
 }
 
@@ -180,6 +194,7 @@ impl Rig {
             pools: Mutex::new(reply(200, "application/json", POOLS)),
             first_version: Mutex::default(),
             urls: Mutex::default(),
+            kept_keys: Mutex::default(),
         });
         let artifacts = Arc::new(ArtifactStore::open(folder.path()).unwrap());
         let wakes = Arc::new(AtomicUsize::new(0));

@@ -156,6 +156,7 @@ pub(crate) fn region_wait(code: &str) -> Option<WaitCode> {
         Some(
             known @ (WaitCode::SiteCircuitOpen
             | WaitCode::SiteKeyRefused
+            | WaitCode::SiteKeyUnreadable
             | WaitCode::SiteClockWrong
             | WaitCode::MaasUnavailable),
         ) => Some(known),

@@ -33,6 +33,16 @@ pub(crate) async fn insert_secret(
     Ok(conn.execute(sql, args![owner, name, sealed]).await? == 1)
 }
 
+/// Deletes a sealed value, where there is one.
+pub(crate) async fn delete_secret(
+    conn: &mut Conn,
+    owner: Uuid,
+    name: &str,
+) -> Result<(), StoreError> {
+    let sql = "DELETE FROM secret WHERE owner = $1 AND name = $2";
+    conn.execute(sql, args![owner, name]).await.map(drop)
+}
+
 /// The sealed values of these owners, by owner and name.
 pub(crate) async fn secrets_of_owners(
     conn: &mut Conn,

@@ -192,6 +192,11 @@ fn an_operator_changes_a_site_and_its_key() {
             .await;
         assert_eq!(changed.unwrap().revision, 3);
         assert_eq!(store.site_api_key(site_id).await.unwrap().expose_secret(), key.expose_secret());
+        let reference = Some("vault:secret/maas/north#api_key".parse().unwrap());
+        let kept = SiteSpec { api_key_ref: reference, ..spec.clone() };
+        let given = Some(&key);
+        store.update_site(at(7.0), site_id, None, kept, status.clone(), given).await.unwrap();
+        assert_eq!(code(store.site_api_key(site_id).await), "not_found", "it is kept elsewhere");
         let missing =
             store.update_site(at(6.0), SiteId(id()), None, spec, status, Some(&key)).await;
         assert_eq!(code(missing), "not_found");

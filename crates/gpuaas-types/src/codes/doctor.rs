@@ -84,6 +84,10 @@ SiteKey "site_key" "The region takes the key" {
     doc: "The region refuses the API key, or the sealed key cannot be read",
     next_action: "print a key on the region (`maas apikey --username=NAME`) and give it: `gpuaas site set SITE --api-key-file FILE`",
 }
+SiteKeyKept "site_key_kept" "The key is where the site says" {
+    doc: "The Vault that has the API key does not give it",
+    next_action: "bring the Vault back, or let the control plane's role read the key: `gpuaas site show SITE` says where it is kept",
+}
 SiteKeyRights "site_key_rights" "The key is an administrator's" {
     doc: "The user behind the API key is no administrator of MAAS",
     next_action: "give the key of an administrator: `gpuaas site set SITE --api-key-file FILE`",

@@ -130,6 +130,11 @@ SiteKeyRefused "site_key_refused" "An API key that MAAS accepts" {
     next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`; the run goes on by itself",
     doc: "MAAS answered 401, so nothing was done; another key, or one that MAAS accepts again, ends the wait. No deadline, and nothing of it counts as a try",
 }
+SiteKeyUnreadable "site_key_unreadable" "The site's API key to be read" {
+    owner: Owner::PlatformOperator,
+    next_action: "bring the Vault back, or let the control plane's role read the key: `gpuaas site show SITE` says where it is kept and what was seen of it last; the run goes on by itself",
+    doc: "The key is kept in a Vault that does not give it, so nothing was sent; it is asked for every few seconds. No deadline, and nothing of it counts as a try",
+}
 SiteClockWrong "site_clock_wrong" "This host's clock to agree with that of MAAS" {
     owner: Owner::PlatformOperator,
     next_action: "set both clocks by NTP; the run goes on by itself",

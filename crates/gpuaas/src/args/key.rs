@@ -26,8 +26,15 @@ pub struct MasterKeyArgs {
     /// Folder of systemd's credentials.
     #[arg(long, hide = true, env = "CREDENTIALS_DIRECTORY", hide_env_values = true)]
     pub credentials_directory: Option<PathBuf>,
-    /// The Vault of keys that are in one, such as https://vault.example:8200; with a role.
-    #[arg(long, value_name = "URL", env = "GPUAAS_VAULT_URL", hide_env_values = true)]
+    /// The Vault of master keys and of regions' API keys that are in one, such as
+    /// https://vault.example:8200; with a role.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "GPUAAS_VAULT_URL",
+        hide_env_values = true,
+        requires_all = ["vault_role_id", "vault_secret_id_file"]
+    )]
     pub vault_url: Option<String>,
     /// Identifier of the role that signs in there (AppRole).
     #[arg(long, value_name = "ID", env = "GPUAAS_VAULT_ROLE_ID", hide_env_values = true)]

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use gpuaas_types::filter::{FilterList, ListFilter};
+use gpuaas_types::key_reference::KeyReference;
 use gpuaas_types::spec::SecondPersonPolicy;
 use gpuaas_types::{DriftAction, DriftKind};
 
@@ -17,7 +18,7 @@ use gpuaas_client::arguments::ApiArgs;
 #[derive(Debug, Subcommand)]
 pub enum SiteCommand {
     /// Add a MAAS region; it is asked for its version before anything is stored.
-    Add(SiteAddArgs),
+    Add(Box<SiteAddArgs>),
     /// List regions.
     List(SiteListArgs),
     /// Show one region.
@@ -42,8 +43,12 @@ pub struct SiteAddArgs {
     #[arg(long, value_name = "MAAS_URL")]
     pub url: String,
     /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
-    #[arg(long, value_name = "FILE")]
-    pub api_key_file: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "api_key_ref")]
+    pub api_key_file: Option<PathBuf>,
+    /// Where the API key is kept, vault:MOUNT/PATH#FIELD of KV version 2, in the place of the key: the
+    /// control plane reads it there, with the role of `gpuaas serve --vault-url`.
+    #[arg(long, value_name = "REFERENCE", conflicts_with = "api_key_file")]
+    pub api_key_ref: Option<KeyReference>,
     /// Resource pool whose machines are the site's [default: every machine of the region]. With one
     /// each, two sites may be of one region.
     #[arg(long, value_name = "POOL")]
@@ -90,7 +95,7 @@ pub struct SiteAddArgs {
 /// `gpuaas site set`: what is left out stays as it is.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args([
-    "url", "api_key_file", "pool", "pxe_vlan", "approve_images", "drift", "bundle_inputs",
+    "url", "api_key_file", "api_key_ref", "pool", "pxe_vlan", "approve_images", "drift", "bundle_inputs",
     "host_inputs", "batch_max_parallel", "image_bandwidth", "idle_poll_seconds",
     "second_person", "ca_file", "node_ca_file", "clear",
 ]))]
@@ -103,6 +108,9 @@ pub struct SiteSetArgs {
     /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
+    /// Where the API key is kept, vault:MOUNT/PATH#FIELD of KV version 2; the sealed key is deleted.
+    #[arg(long, value_name = "REFERENCE", conflicts_with = "api_key_file")]
+    pub api_key_ref: Option<KeyReference>,
     /// Resource pool whose machines are the site's.
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,

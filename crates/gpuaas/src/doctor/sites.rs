@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuaas_engine::region_diagnosis::{KeyDiagnosis, RegionDiagnosis, diagnose_region};
-use gpuaas_engine::{Clock, HostScope, HttpConnect};
+use gpuaas_engine::{
+    Clock, HostScope, HttpConnect, KeyUnreadable, ReadKey, SiteKeyError, site_key,
+};
 use gpuaas_store::{ExposeSecret as _, Store};
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::SiteResource;
-use gpuaas_types::codes::DoctorCheckCode as Check;
+use gpuaas_types::codes::{DoctorCheckCode as Check, ProblemCode};
 use gpuaas_types::spec::SiteSpec;
 use reqwest::header::DATE;
 
@@ -22,11 +24,16 @@ const ALLOWED_SKEW_SECONDS: f64 = 30.0;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Looks at each site that there is.
-pub(super) async fn check(store: &Store, clock: &Arc<dyn Clock>, findings: &mut Vec<Finding>) {
+pub(super) async fn check(
+    store: &Store,
+    clock: &Arc<dyn Clock>,
+    keys: Option<Arc<dyn ReadKey>>,
+    findings: &mut Vec<Finding>,
+) {
     match store.sites().await {
         Ok(sites) => {
             for site in sites {
-                check_site(store, clock, &site, findings).await;
+                check_site(store, (clock, &keys), &site, findings).await;
             }
         }
         Err(error) => {
@@ -37,7 +44,7 @@ pub(super) async fn check(store: &Store, clock: &Arc<dyn Clock>, findings: &mut 
 
 async fn check_site(
     store: &Store,
-    clock: &Arc<dyn Clock>,
+    (clock, keys): (&Arc<dyn Clock>, &Option<Arc<dyn ReadKey>>),
     site: &SiteResource,
     findings: &mut Vec<Finding>,
 ) {
@@ -53,14 +60,14 @@ async fn check_site(
     } else {
         Finding::ok(Check::SiteTransport, name, url.clone())
     });
-    let key = match store.site_api_key(site.id).await {
+    let connect = HttpConnect::new(Arc::clone(clock)).with_keys(keys.clone());
+    let key = match site_key(store, &connect, site).await {
         Ok(key) => key,
-        Err(error) => {
-            findings.push(Finding::fault(Check::SiteKey, name, error.to_string()));
-            return;
-        }
+        Err(error) => return findings.push(key_fault(name, &error)),
     };
-    let connect = HttpConnect::new(Arc::clone(clock));
+    let reference = site.spec.api_key_ref.as_ref();
+    let kept = reference.map_or_else(|| "sealed in the database".to_owned(), ToString::to_string);
+    findings.push(Finding::ok(Check::SiteKeyKept, name, kept));
     let RegionDiagnosis { version, key } =
         diagnose_region(&connect, &site.spec, key.expose_secret()).await;
     let release = version.as_ref().ok().map(|(_, release)| *release);
@@ -79,6 +86,18 @@ async fn check_site(
     findings.extend(key_findings(name, key));
     if release.is_some() {
         findings.push(clock_skew(&site.spec, clock.as_ref()).await);
+    }
+}
+
+fn key_fault(name: &str, error: &SiteKeyError) -> Finding {
+    let seen = error.to_string();
+    match error {
+        SiteKeyError::Store(_) => Finding::fault(Check::SiteKey, name, seen),
+        SiteKeyError::Kept(KeyUnreadable { code: ProblemCode::VaultNotNamed, .. }) => {
+            let seen = "the key is in a Vault: name it here as for `gpuaas serve`, --vault-url URL";
+            Finding::skipped(Check::SiteKeyKept, name, seen.to_owned())
+        }
+        SiteKeyError::Kept(_) => Finding::fault(Check::SiteKeyKept, name, seen),
     }
 }
 

@@ -220,6 +220,38 @@ async fn faults_that_are_planted_are_named() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_kept_in_a_vault_is_asked_for_there() {
+    use vault_client::stand_in::{ROLE_ID, VaultStandIn};
+    let (host, store) = Host::new().await;
+    let id = add_site(&store, "lab", &serve(GOOD).await).await;
+    let mut site = store.site(id).await.unwrap();
+    site.spec.api_key_ref = Some("vault:secret/maas/lab#api_key".parse().unwrap());
+    store.update_site(RealClock.now(), id, None, site.spec, site.status, None).await.unwrap();
+    store.close().await;
+    let vault = VaultStandIn::start("hush-secret-id").await.unwrap();
+    let fields = json!({ "api_key": "consumer:token:secret" });
+    vault.with(|state| state.secrets.insert("secret/maas/lab".to_owned(), fields));
+    let file = host.data.join("secret-id");
+    fs::write(&file, "hush-secret-id").unwrap();
+    set_mode(&file, 0o600);
+    let mut args = host.args();
+    let state = |report: &DoctorReport| {
+        let kept = report.checks.iter().find(|one| one.code == "site_key_kept").unwrap();
+        kept.state
+    };
+    assert_eq!(state(&examine(&args).await), FindingState::Skipped, "no Vault is named");
+    args.master_key.vault_url = Some(vault.url.clone());
+    args.master_key.vault_role_id = Some(ROLE_ID.to_owned());
+    args.master_key.vault_secret_id_file = Some(file);
+    let report = examine(&args).await;
+    assert!(report.healthy, "{report:#?}");
+    assert_eq!(state(&report), FindingState::Ok);
+    vault.with(|state| state.sealed = true);
+    let found = faults(&examine(&args).await);
+    assert_eq!(found, BTreeSet::from([("site_key_kept".to_owned(), "lab".to_owned())]));
+}
+
+#[tokio::test]
 async fn databases_that_cannot_be_used_are_told_apart() {
     let found = async |host: &Host| -> BTreeSet<String> {
         faults(&examine(&host.args()).await).into_iter().map(|(code, _)| code).collect()

@@ -21,6 +21,7 @@ mod secrets;
 mod systemd;
 mod tls;
 mod traces;
+mod vault;
 
 use serde_json::Value;
 

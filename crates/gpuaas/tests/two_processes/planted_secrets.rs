@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::rig::Rig;
 use crate::secrets::{MANIFEST, SCRIPT};
 use crate::traces::Collector;
+use crate::vault::{SECRET_ID, Vault};
 
 /// Files of the data folder that are a secret, for their owner alone.
 const SECRET_FILES: [&str; 2] = ["admin-token", "master.key"];
@@ -102,6 +103,17 @@ fn plant(rig: &Rig, planted: &mut Planted) {
         "node onboard j22u11 --site lab --profile vault --bmc-address {bmc} --bmc-user admin \
          --bmc-pass-file {pass} --mac {mac} --wait --timeout 120"
     ));
+}
+
+/// The key of the region goes to a Vault, from which it is read with what opens that.
+fn plant_in_vault(rig: &Rig, vault: &Vault, planted: &mut Planted) {
+    planted.add("secret id of the Vault's role", SECRET_ID);
+    let reference = "--api-key-ref vault:secret/maas/lab#api_key";
+    rig.bad(&format!("site set lab {reference}"), 3, "vault_secret_missing");
+    vault.put(rig.sim.value("api-key"));
+    rig.good(&format!("site set lab {reference}"));
+    let token = vault.with(|state| state.tokens.last().cloned()).unwrap();
+    planted.add("token of the Vault", &token);
 }
 
 /// What the host was given, from the one file that only its root reads.
@@ -201,12 +213,13 @@ fn every_answer(rig: &Rig, run: &str) -> Vec<(String, Vec<u8>)> {
 fn planted_secrets_are_found_sealed_and_nowhere_in_clear() {
     let hosts = tempfile::tempdir().unwrap();
     let collector = Collector::start();
-    let mut rig = Rig::both(
-        &["--hosts-dir", hosts.path().to_str().unwrap()],
-        &["--log", "trace", "--otlp-endpoint", &collector.endpoint],
-    );
+    let vault = Vault::start();
+    let options = vault.options(&["--log", "trace", "--otlp-endpoint", &collector.endpoint]);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut rig = Rig::both(&["--hosts-dir", hosts.path().to_str().unwrap()], &options);
     let mut planted = Planted(BTreeMap::new());
     plant(&rig, &mut planted);
+    plant_in_vault(&rig, &vault, &mut planted);
     plant_of_host(hosts.path(), &mut planted);
     planted.add("admin token", &fs::read_to_string(rig.path("data/admin-token")).unwrap());
     planted.add("master key", &fs::read_to_string(rig.path("data/master.key")).unwrap());
@@ -246,5 +259,5 @@ fn planted_secrets_are_found_sealed_and_nowhere_in_clear() {
         }
     }
     assert_eq!(clear, Vec::<String>::new());
-    assert!(planted.0.len() >= 13, "{:?}", planted.0.keys());
+    assert!(planted.0.len() >= 15, "{:?}", planted.0.keys());
 }

@@ -199,6 +199,26 @@ MaasKeyRefused "maas_key_refused" "MAAS refuses the API key" {
     status: 422, owner: None, next_action: "print the key of an administrator: `maas apikey --username=NAME`",
     doc: "MAAS answered 401 to the API key",
 }
+VaultNotNamed "vault_not_named" "The control plane knows no Vault" {
+    status: 422, owner: None, next_action: "start each control plane with one, `gpuaas serve --vault-url URL --vault-role-id ID --vault-secret-id-file FILE`, or give the key itself, `gpuaas site set SITE --api-key-file FILE`",
+    doc: "The API key of the site is kept in a Vault, and this control plane was started without one",
+}
+VaultUnreachable "vault_unreachable" "The Vault does not answer" {
+    status: 502, owner: None, next_action: "see that it runs, is unsealed, and that the control plane's host reaches it, `gpuaas doctor`; then ask again",
+    doc: "The Vault that has the API key cannot be reached, is sealed, or has no leader",
+}
+VaultRefused "vault_refused" "The Vault refuses to give the API key" {
+    status: 422, owner: None, next_action: "look at the role, its secret id and its policy: it needs `read` on MOUNT/data/PATH",
+    doc: "The Vault takes neither the role's sign-in nor its request for the secret",
+}
+VaultSecretMissing "vault_secret_missing" "The Vault has no such secret or field" {
+    status: 422, owner: None, next_action: "look at the mount, the path and the field, and that the mount is a KV engine of version 2",
+    doc: "The reference names a mount, a secret or a field that the Vault does not have, or whose newest version is deleted",
+}
+VaultAnswerUnreadable "vault_answer_unreadable" "The Vault's answer cannot be read" {
+    status: 502, owner: None, next_action: "see that the address is a Vault's, and that the field is a text",
+    doc: "What answered in the Vault's place has another form than its documents say, or the field is no text",
+}
 MaasNotAdmin "maas_not_admin" "The API key is not an administrator's" {
     status: 422, owner: None, next_action: "print the key of an administrator: `maas apikey --username=NAME`",
     doc: "The key's user may not do what GPUaaS has to do",
