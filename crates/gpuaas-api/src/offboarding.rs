@@ -34,30 +34,42 @@ pub(crate) async fn begin(
     Key(text): Key,
     Body(asked): Body<RunRequest>,
 ) -> ApiResult<(StatusCode, Json<RunPlan>)> {
-    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     if asked.kind == RunKind::Onboard {
         return Err(invalid("kind", "a node is onboarded with POST /api/v1/nodes").into());
     }
     let id = find_node(&ctx, &text).await?;
+    let plan = begin_run(&ctx, &caller, id, asked).await?;
+    let status = if plan.run_id.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(plan)))
+}
+
+/// Plans the run, and begins it unless it is a dry run.
+pub(crate) async fn begin_run(
+    ctx: &Ctx,
+    caller: &Caller,
+    id: NodeId,
+    asked: RunRequest,
+) -> ApiResult<RunPlan> {
+    let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let row = asked.kind.row();
     let listed = ctx.store.listed_node(id).await?;
     check_may_begin(&listed, row)?;
     let own = ctx.store.profile(listed.node.profile_id).await?;
-    let profile = chosen_profile(&ctx, row, asked.profile.as_deref(), &own).await?;
+    let profile = chosen_profile(ctx, row, asked.profile.as_deref(), &own).await?;
     let machine = ctx.store.observation(id).await?.and_then(|seen| seen.machine);
     check_between_tenants(&listed, asked.kind, &profile)?;
-    let mut plan = plan(&ctx, &listed, row, &profile.spec, machine.as_ref());
-    plan.profile = planned_profile(&ctx, id, row, &profile).await?;
+    let mut plan = plan(ctx, &listed, row, &profile.spec, machine.as_ref());
+    plan.profile = planned_profile(ctx, id, row, &profile).await?;
     if asked.dry_run {
-        return Ok((StatusCode::OK, Json(plan)));
+        return Ok(plan);
     }
     if row.steps.contains(&Step::Deploy) {
         let site = ctx.store.site(listed.node.site_id).await?;
-        bundles::check_can_begin(&ctx, &site, &profile, Some(&listed.node.hostname)).await?;
+        bundles::check_can_begin(ctx, &site, &profile, Some(&listed.node.hostname)).await?;
     }
     if erases(asked.kind) {
         let request = kept_request(id, &asked)?;
-        hold_erasing(&ctx, &caller, &listed, (&plan, &profile), (request, reason.clone())).await?;
+        hold_erasing(ctx, caller, &listed, (&plan, &profile), (request, reason.clone())).await?;
     }
     let now = ctx.now();
     let run_id = RunId::new(&*ctx.ids, now);
@@ -101,7 +113,7 @@ pub(crate) async fn begin(
     ctx.store.start_run_from(now, start).await?;
     ctx.wake_engine();
     plan.run_id = Some(run_id);
-    Ok((StatusCode::ACCEPTED, Json(plan)))
+    Ok(plan)
 }
 
 /// The request as it is kept for another person to look at.

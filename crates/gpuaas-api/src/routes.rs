@@ -17,9 +17,10 @@ use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, approvals, audit, batches, bootstrap, bundles, certificates, control, drift,
-    enrollment, event_sinks, events, explain, guard, idempotency, metrics, node_change, nodes,
-    offboarding, onboard_plan, openapi, profiles, rejections, removal, roce, runs, secrets, sites,
-    slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
+    enrollment, event_sinks, events, explain, guard, idempotency, metrics, node_change,
+    node_claims, nodes, offboarding, onboard_plan, openapi, profiles, rejections, removal, roce,
+    runs, secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry,
+    tokens,
 };
 
 /// Longer than the probe of a MAAS region.
@@ -181,6 +182,7 @@ fn slice_routes() -> Router<Ctx> {
             get(slice_claims::show).delete(slice_claims::release),
         )
         .route("/api/v1/admin/slice-claims/{claim}/launch", post(slice_launch::launch))
+        .route("/api/v1/admin/node-claims", post(node_claims::create))
         .route("/api/v1/admin/nodes/{node}/slots/{index}/recovery", post(slice_launch::recover))
 }
 

@@ -18,18 +18,17 @@ use serde::Deserialize;
 
 use crate::body::{JsonBytes, Key, QueryParams, site_id};
 use crate::caller::Caller;
+use crate::claim_view::{OWNER_CHARS, view};
 use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, invalid, problem};
-use crate::{check, id_prefix, strict};
+use crate::{check, id_prefix, node_claims, strict};
 
 /// GPUs that a claim may want: least, and most.
 const GPUS: (u32, u32) = (1, 8);
 /// Seconds for which a claim may be reserved: least, and most.
 const RESERVED_SECONDS: (u32, u32) = (10, 24 * 3600);
-/// Characters of an owner's name.
-const OWNER_CHARS: usize = 100;
 
 /// `POST /api/v1/admin/slice-claims`: reserves slots of one node.
 pub(crate) async fn create(
@@ -138,6 +137,9 @@ pub(crate) async fn release(
     let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let fence = asked.fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
     let release = SlotClaimRelease { id, fence, actor, reason };
+    if ctx.store.slot_claim(id).await?.whole_node {
+        return Ok(Json(view(node_claims::release(&ctx, &caller, release).await?)));
+    }
     let claim = match ctx.store.release_slot_claim(ctx.now(), release.clone()).await {
         Err(error) if error.code() == ProblemCode::ClaimInUse.as_str() => {
             ctx.store.begin_slice_release(ctx.now(), release).await?
@@ -165,24 +167,4 @@ pub(crate) async fn view_with_run(ctx: &Ctx, claim: SlotClaim) -> ApiResult<Clai
         (view.run, view.proofs) = (Some(stored.run), stored.proofs);
     }
     Ok(view)
-}
-
-fn view(claim: SlotClaim) -> ClaimView {
-    ClaimView {
-        id: claim.id,
-        owner: claim.owner,
-        state: claim.state,
-        node: claim.hostname,
-        site: claim.site,
-        gpus: u32::try_from(claim.slots.len()).unwrap_or(u32::MAX),
-        numa: claim.numa,
-        fence: u64::try_from(claim.fence).unwrap_or_default(),
-        slots: claim.slots,
-        created_at: claim.created_at,
-        expires_at: claim.expires_at,
-        ended_at: claim.ended_at,
-        reason: claim.reason,
-        run: None,
-        proofs: Vec::new(),
-    }
 }

@@ -107,6 +107,7 @@ mod timeline;
 mod token;
 mod transfer;
 mod watch;
+mod whole_node_claim;
 
 pub use access_token::NewAccessToken;
 pub use agent::ReceivedHeartbeat;
@@ -175,3 +176,4 @@ pub use transfer::{
     StoreTransfer, TransferReport, TransferredTable, measure_transfer, transfer_store,
 };
 pub use watch::{MachineRead, ObservedEvent, WatchLease, WatchUpdate, WatchedMachine};
+pub use whole_node_claim::{NewNodeClaim, NodeClaimOutcome, WholeNodeCounts};

@@ -24,6 +24,7 @@ use crate::tables::run::{Transition, append_transitions, read_run, run_columns};
 use crate::tables::site::sites_of_region;
 use crate::tables::token::{self, NewToken};
 use crate::tables::{batch, run, timeline};
+use crate::whole_node_claim;
 
 /// A run handed to a worker, with everything stored that a decision about it needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -370,6 +371,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     write_tasks(conn, now, run, &write.tasks).await?;
     let history = write.timeline.iter().map(|event| (run.node_id, event));
     timeline::append(conn, history).await?;
+    whole_node_claim::end_with_run(conn, now, run).await?;
     if is_news_to_batch(write) {
         batch::wake_of_node(conn, now, run.node_id).await?;
     }

@@ -294,6 +294,7 @@ fn reserved(
         node_id: plan.node_id,
         hostname: plan.hostname.clone(),
         site: plan.site.clone(),
+        whole_node: false,
         owner: new.owner.clone(),
         state: ClaimState::Reserved,
         numa: new.numa,

@@ -84,7 +84,11 @@ impl Store {
              OR (slice_slot.claim_id IS NOT NULL AND claim.id IS NULL)), \
              (SELECT COUNT(*) FROM slice_claim_device AS device LEFT JOIN slice_slot AS slot \
              ON slot.node_id = device.node_id AND slot.slot_index = device.slot_index \
-             WHERE slot.claim_id IS NULL OR slot.claim_id <> device.claim_id)";
+             WHERE device.kind <> 'node' \
+             AND (slot.claim_id IS NULL OR slot.claim_id <> device.claim_id)) \
+             + (SELECT COUNT(*) FROM slice_claim_device AS device LEFT JOIN slice_claim AS claim \
+             ON claim.id = device.claim_id AND claim.ended_at IS NULL \
+             WHERE device.kind = 'node' AND claim.id IS NULL)";
         let mut conn = self.reader().await?;
         let row = conn.first(SQL, Vec::new()).await?;
         let row = row.ok_or_else(|| StoreError::corrupt("accounts", "there is no row"))?;
@@ -99,7 +103,7 @@ impl Store {
             leaked_devices: count()?,
             broken_claims: 0,
         };
-        let sql = "SELECT claim.id, claim.slots, (SELECT COUNT(*) FROM slice_slot AS slot \
+        let sql = "SELECT claim.id, claim.whole_node, claim.slots, (SELECT COUNT(*) FROM slice_slot AS slot \
                    WHERE slot.node_id = claim.node_id AND slot.claim_id = claim.id), \
                    (SELECT COUNT(*) FROM slice_claim_device AS device \
                    WHERE device.node_id = claim.node_id AND device.claim_id = claim.id) \
@@ -107,9 +111,11 @@ impl Store {
         for row in conn.all(sql, Vec::new()).await? {
             let mut cols = row.cols();
             let _ = cols.id(ClaimId)?;
+            let whole_node: bool = cols.next()?;
             let slots: Vec<ClaimedSlot> = cols.json()?;
             let (held, with_devices): (i64, i64) = (cols.next()?, cols.next()?);
-            let wanted: usize = slots.iter().map(|slot| devices(slot).count()).sum();
+            let of_slots: usize = slots.iter().map(|slot| devices(slot).count()).sum();
+            let wanted = of_slots + usize::from(whole_node);
             let fits = usize::try_from(held) == Ok(slots.len())
                 && usize::try_from(with_devices) == Ok(wanted);
             accounts.broken_claims += u64::from(!fits);

@@ -60,7 +60,8 @@ async fn record(
     Ok(true)
 }
 
-/// Forgets discovery and slots of a node: its system is gone, and so is what claims of it had.
+/// Forgets discovery and slots of a node, and that it was ready for slices: its system is gone, and so is
+/// what claims of it had.
 pub(crate) async fn forget(
     conn: &mut Conn,
     now: Timestamp,
@@ -69,6 +70,8 @@ pub(crate) async fn forget(
     slice_claim::lose(conn, now, node_id).await?;
     conn.execute("DELETE FROM slice_slot WHERE node_id = $1", args![node_id.0]).await?;
     conn.execute("DELETE FROM slice_topology WHERE node_id = $1", args![node_id.0]).await?;
+    let sql = "DELETE FROM node_gate WHERE node_id = $1 AND gate = 'slice_ready'";
+    conn.execute(sql, args![node_id.0]).await?;
     Ok(())
 }
 

@@ -212,6 +212,7 @@ operations! {
     GET    "/api/v1/admin/slice-claims/{claim}"                  Viewer   SiteOfClaim;
     DELETE "/api/v1/admin/slice-claims/{claim}"                  Operator SiteOfClaim;
     POST   "/api/v1/admin/slice-claims/{claim}/launch"           Operator SiteOfClaim;
+    POST   "/api/v1/admin/node-claims"                           Operator SiteOfBody;
     POST   "/api/v1/admin/nodes/{node}/slots/{index}/recovery"   Approver SiteOfNode;
     GET    "/api/v1/tasks/{task}"                                Viewer   SiteOfTask;
     GET    "/api/v1/drift"                                       Viewer   SiteOfQuery;

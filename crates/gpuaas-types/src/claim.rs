@@ -70,6 +70,8 @@ ClaimDeviceKind {
     FabricVf = "fabric_vf",
     /// A raw NVMe drive, by its serial number, or its path where it says none.
     Nvme = "nvme",
+    /// The whole node, by its identifier.
+    Node = "node",
 }
 }
 
@@ -106,6 +108,24 @@ const fn required() -> NumaPreference {
 
 const fn reserved_seconds() -> u32 {
     900
+}
+
+/// Body of `POST /api/v1/admin/node-claims`: a bare-metal host as a whole. The owner has it at once, and
+/// until the claim is released: there is nothing to launch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeClaimRequest {
+    /// Name of the site; none: any site.
+    #[serde(default)]
+    pub site: Option<String>,
+    /// Who has the host from then on: a tenant, or what speaks for one.
+    #[schemars(with = "text::WordsText")]
+    pub owner: String,
+    /// Who asks; kept in the audit.
+    pub actor: String,
+    /// Why; kept in the audit.
+    #[schemars(with = "text::WordsText")]
+    pub reason: String,
 }
 
 /// Query of `DELETE /api/v1/admin/slice-claims/CLAIM`.
@@ -158,7 +178,10 @@ pub struct ClaimView {
     pub node: String,
     /// Name of the node's site.
     pub site: String,
-    /// Number of GPUs.
+    /// It has the node as a whole, with all that is in it: a bare-metal host.
+    #[serde(default)]
+    pub whole_node: bool,
+    /// Number of GPUs; 0: that of the whole node.
     pub gpus: u32,
     /// What was asked of their places.
     pub numa: NumaPreference,

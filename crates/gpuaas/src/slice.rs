@@ -7,7 +7,7 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::List;
-use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimView};
+use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimView, NodeClaimRequest};
 use gpuaas_types::slice::{
     RecordedProof, SliceLaunchRequest, SliceRun, SliceRunStatus, SlotRecoveryRequest,
 };
@@ -25,6 +25,9 @@ use crate::args::{
 use crate::input_file::read_file;
 use crate::node_task;
 use crate::watch::Watch;
+
+/// What is shown in the place of slots where the claim has no parts of the node.
+const WHOLE_NODE: &str = "whole node";
 
 /// Runs the command.
 ///
@@ -81,8 +84,9 @@ pub(crate) async fn run(command: SliceCommand, terminal: &mut Terminal) -> Resul
 }
 
 async fn claim(args: SliceClaimArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let Some(gpus) = args.gpus else { return claim_node(args, terminal).await };
     let body = ClaimRequest {
-        gpus: args.gpus,
+        gpus,
         site: args.site,
         numa: args.numa,
         owner: args.owner,
@@ -93,6 +97,13 @@ async fn claim(args: SliceClaimArgs, terminal: &mut Terminal) -> Result<(), Fail
     let client = ApiClient::from_args(&args.api)?;
     let claim = client.claim_slots(&body, args.key.as_deref()).await?;
     output::print(terminal, args.api.format, &claim, draw_claim)
+}
+
+async fn claim_node(args: SliceClaimArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let SliceClaimArgs { site, owner, reason, key, who, api, .. } = args;
+    let body = NodeClaimRequest { site, owner, actor: who.actor, reason };
+    let claim = ApiClient::from_args(&api)?.claim_node(&body, key.as_deref()).await?;
+    output::print(terminal, api.format, &claim, draw_claim)
 }
 
 async fn launch(args: SliceLaunchArgs, terminal: &mut Terminal) -> Result<(), Failure> {
@@ -218,12 +229,16 @@ fn draw_slots(inventory: &SlotInventory, style: Style) -> String {
 
 fn draw_claim(claim: &ClaimView, style: Style) -> String {
     let moment = |at: Option<Timestamp>| at.map(|at| style.exact_moment(at)).unwrap_or_default();
+    let gpus = match claim.whole_node {
+        true => WHOLE_NODE.to_owned(),
+        false => format!("{}, NUMA {}", claim.gpus, claim.numa),
+    };
     let mut text = output::fields(&[
         ("claim", claim.id.to_string()),
         ("owner", claim.owner.clone()),
         ("state", claim.state.to_string()),
         ("node", format!("{} at {}", claim.node, claim.site)),
-        ("gpus", format!("{}, NUMA {}", claim.gpus, claim.numa)),
+        ("gpus", gpus),
         ("fence", claim.fence.to_string()),
         ("made", moment(Some(claim.created_at))),
         ("expires", moment(claim.expires_at)),
@@ -243,8 +258,10 @@ fn draw_claim(claim: &ClaimView, style: Style) -> String {
     });
     let header = ["SLOT", "GPU", "FABRIC VF", "NVME", "NUMA", "CPUS", "ADDRESS"];
     let drops = ["CPUS", "NVME", "FABRIC VF"];
-    // Writing to a String cannot fail.
-    write!(text, "\n{}", output::table_dropping(style, &header, &drops, rows)).ok();
+    if !claim.whole_node {
+        // Writing to a String cannot fail.
+        write!(text, "\n{}", output::table_dropping(style, &header, &drops, rows)).ok();
+    }
     if let Some(run) = &claim.run {
         text = format!("{}\n{}", text.trim_end(), draw_run(run, style));
     }
@@ -293,12 +310,13 @@ fn draw_proofs(proofs: &[RecordedProof], style: Style) -> String {
 fn draw_claims(claims: &List<ClaimView>, style: Style) -> String {
     let rows = claims.items.iter().map(|claim| {
         let slots: Vec<String> = claim.slots.iter().map(|slot| slot.index.to_string()).collect();
+        let slots = if claim.whole_node { WHOLE_NODE.to_owned() } else { slots.join(",") };
         vec![
             claim.id.to_string(),
             claim.owner.clone(),
             claim.state.to_string(),
             claim.node.clone(),
-            slots.join(","),
+            slots,
             style.moment(claim.created_at),
             claim.expires_at.map(|at| style.moment(at)).unwrap_or_default(),
         ]

@@ -2,7 +2,7 @@
 //! ([`gpuaas_types::access::OPERATIONS`]).
 
 use gpuaas_types::batch::BatchCreate;
-use gpuaas_types::claim::ClaimRequest;
+use gpuaas_types::claim::{ClaimRequest, NodeClaimRequest};
 use gpuaas_types::slot::DiscoveryRequest;
 use gpuaas_types::spec::{OnboardRequest, ProfileSpec, SiteSpec};
 use gpuaas_types::task::TaskRequest;
@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use super::signature::{Described, Schemas, Signature};
 use crate::{
     access, approvals, audit, batches, bundles, certificates, control, drift, event_sinks, events,
-    explain, metrics, node_change, nodes, offboarding, onboard_plan, profiles, removal, roce, runs,
-    secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
+    explain, metrics, node_change, node_claims, nodes, offboarding, onboard_plan, profiles,
+    removal, roce, runs, secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys,
+    tasks, telemetry, tokens,
 };
 
 /// A row: an operation as the document shows it.
@@ -228,6 +229,9 @@ fn of_nodes() -> Vec<Row> {
         row!(GET "/api/v1/admin/slice-claims/{claim}" slice_claims::show "A claim"),
         row!(DELETE "/api/v1/admin/slice-claims/{claim}" slice_claims::release "End a claim, or take back what it launched"),
         row!(POST "/api/v1/admin/slice-claims/{claim}/launch" slice_launch::launch "Start the guest of a claim").answers(&[202]),
+        row!(POST "/api/v1/admin/node-claims" node_claims::create "Claim a bare-metal host as a whole")
+            .body::<NodeClaimRequest>()
+            .answers(&[201]),
         row!(POST "/api/v1/admin/nodes/{node}/slots/{index}/recovery" slice_launch::recover "Answer for a slot"),
         row!(GET "/api/v1/drift" drift::list "Differences between nodes and what MAAS has"),
     ]

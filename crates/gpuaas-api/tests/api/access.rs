@@ -56,6 +56,9 @@ fn body(row: &OperationRow) -> Option<Value> {
         (_, "/api/v1/admin/slice-claims") => Some(json!({
             "gpus": 1, "site": "lab", "owner": "eve", "actor": "eve", "reason": "test",
         })),
+        (_, "/api/v1/admin/node-claims") => Some(json!({
+            "site": "lab", "owner": "eve", "actor": "eve", "reason": "test",
+        })),
         _ if row.scope == Scope::SiteOfBody => Some(of_site),
         _ => Some(json!({})),
     }

@@ -21,6 +21,7 @@ mod identity;
 mod key_references;
 mod limits;
 mod metrics;
+mod node_claims;
 mod nodes;
 mod offboarding;
 mod openapi;

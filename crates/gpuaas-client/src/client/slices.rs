@@ -1,13 +1,14 @@
 //! Slots of nodes.
 
 use gpuaas_types::api::List;
-use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimView};
+use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimView, NodeClaimRequest};
 use gpuaas_types::slice::{SliceLaunchRequest, SlotRecoveryRequest};
 use gpuaas_types::slot::{
     DiscoveryRequest, SliceMapView, SlotApprovalRequest, SlotInventory, SlotMapDifference,
 };
 use gpuaas_types::task::TaskView;
 use reqwest::Method;
+use serde::Serialize;
 
 use super::ApiClient;
 use crate::failure::Failure;
@@ -82,7 +83,28 @@ impl ApiClient {
         body: &ClaimRequest,
         key: Option<&str>,
     ) -> Result<ClaimView, Failure> {
-        let mut request = self.http.post(self.url(&["admin", "slice-claims"])?).json(body);
+        self.claim("slice-claims", body, key).await
+    }
+
+    /// `POST /api/v1/admin/node-claims`; the same claim again under the same key.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn claim_node(
+        &self,
+        body: &NodeClaimRequest,
+        key: Option<&str>,
+    ) -> Result<ClaimView, Failure> {
+        self.claim("node-claims", body, key).await
+    }
+
+    async fn claim(
+        &self,
+        of: &str,
+        body: &(impl Serialize + Sync),
+        key: Option<&str>,
+    ) -> Result<ClaimView, Failure> {
+        let mut request = self.http.post(self.url(&["admin", of])?).json(body);
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }

@@ -130,6 +130,15 @@ pub(crate) async fn insert_response<T: Serialize>(
     Ok(made == 1)
 }
 
+/// Forgets the answer to a request that came to nothing, in the transaction that kept it.
+pub(crate) async fn forget_response(
+    conn: &mut Conn,
+    key: &IdempotencyKey,
+) -> Result<(), StoreError> {
+    let sql = "DELETE FROM idempotency_record WHERE key = $1";
+    conn.execute(sql, args![&key.key]).await.map(drop)
+}
+
 /// Keeps the answers to requests; returns the keys of those that no earlier request has.
 pub(crate) const PUT_RESPONSES: RowsStatement = RowsStatement {
     head: "INSERT INTO idempotency_record (key, request_hash, response, created_at)",

@@ -21,6 +21,8 @@ pub struct SlotClaim {
     pub hostname: String,
     /// Name of the node's site.
     pub site: String,
+    /// It has the node as a whole.
+    pub whole_node: bool,
     /// Who has it.
     pub owner: String,
     /// How it stands.
@@ -93,8 +95,8 @@ macro_rules! claim_columns {
     () => {
         "id, node_id, (SELECT node.hostname FROM node WHERE node.id = slice_claim.node_id), \
          (SELECT site.name FROM node JOIN site ON site.id = node.site_id \
-         WHERE node.id = slice_claim.node_id), owner, state, numa, fence, slots, created_at, \
-         expires_at, ended_at, reason"
+         WHERE node.id = slice_claim.node_id), whole_node, owner, state, numa, fence, slots, \
+         created_at, expires_at, ended_at, reason"
     };
 }
 pub(crate) use claim_columns;
@@ -104,7 +106,7 @@ macro_rules! select_claims {
     ($rest:literal) => {
         concat!(
             "SELECT slice_claim.id, slice_claim.node_id, node.hostname, site.name, \
-             slice_claim.owner, slice_claim.state, slice_claim.numa, slice_claim.fence, \
+             slice_claim.whole_node, slice_claim.owner, slice_claim.state, slice_claim.numa, slice_claim.fence, \
              slice_claim.slots, slice_claim.created_at, slice_claim.expires_at, \
              slice_claim.ended_at, slice_claim.reason FROM slice_claim \
              JOIN node ON node.id = slice_claim.node_id JOIN site ON site.id = node.site_id ",
@@ -120,6 +122,7 @@ pub(crate) fn read_claim(mut cols: Cols<'_>) -> Result<SlotClaim, StoreError> {
         node_id: cols.id(NodeId)?,
         hostname: cols.next()?,
         site: cols.next()?,
+        whole_node: cols.next()?,
         owner: cols.next()?,
         state: cols.enum_str()?,
         numa: cols.enum_str()?,
@@ -139,9 +142,11 @@ pub(crate) async fn refuse_while_claimed(
     node_id: NodeId,
     what: &str,
 ) -> Result<(), StoreError> {
+    // A whole node that is being taken back is cleaned by the very runs that its claim kept away.
     let sql = "SELECT id, owner FROM slice_claim WHERE id IN \
                (SELECT claim_id FROM slice_slot WHERE node_id = $1 AND claim_id IS NOT NULL) \
-               ORDER BY id";
+               OR (state <> 'releasing' AND id IN (SELECT claim_id FROM slice_claim_device \
+               WHERE node_id = $1 AND kind = 'node')) ORDER BY id";
     let mut claims = Vec::new();
     for row in conn.all(sql, args![node_id.0]).await? {
         let mut cols = row.cols();
@@ -155,7 +160,8 @@ pub(crate) async fn refuse_while_claimed(
     Err(StoreError::conflict(ProblemCode::NodeHasClaims, detail))
 }
 
-/// Ends the claims of a node whose system is gone.
+/// Ends the claims of a node whose system is gone. A whole node that is being taken back keeps its
+/// claim: the run that released the system has not ended yet.
 pub(crate) async fn lose(
     conn: &mut Conn,
     now: Timestamp,
@@ -163,12 +169,16 @@ pub(crate) async fn lose(
 ) -> Result<(), StoreError> {
     conn.execute(
         "UPDATE slice_claim SET state = 'lost', ended_at = $2, \
-         reason = 'the system of the node was released' WHERE ended_at IS NULL AND id IN \
-         (SELECT claim_id FROM slice_slot WHERE node_id = $1 AND claim_id IS NOT NULL)",
+         reason = 'the system of the node was released' WHERE ended_at IS NULL AND (id IN \
+         (SELECT claim_id FROM slice_slot WHERE node_id = $1 AND claim_id IS NOT NULL) \
+         OR (state <> 'releasing' AND id IN (SELECT claim_id FROM slice_claim_device \
+         WHERE node_id = $1 AND kind = 'node')))",
         args![node_id.0, now],
     )
     .await?;
-    let sql = "DELETE FROM slice_claim_device WHERE node_id = $1";
+    let sql = "DELETE FROM slice_claim_device WHERE node_id = $1 AND claim_id IN \
+               (SELECT slice_claim.id FROM slice_claim WHERE slice_claim.node_id = $1 \
+               AND slice_claim.ended_at IS NOT NULL)";
     conn.execute(sql, args![node_id.0]).await.map(drop)
 }
 

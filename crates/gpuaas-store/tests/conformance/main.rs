@@ -43,4 +43,5 @@ mod tokens;
 mod transfer;
 mod versions;
 mod watching;
+mod whole_nodes;
 mod writing;

@@ -20,7 +20,7 @@ pub enum SliceCommand {
     Approve(SliceApproveArgs),
     /// List slots, and how many wait for an approval and how many are free.
     List(SliceListArgs),
-    /// Reserve slots of one node for an owner: a set of GPUs that the fabric can join.
+    /// Reserve slots of one node for an owner, a set of GPUs that the fabric can join; or a whole node.
     Claim(SliceClaimArgs),
     /// Show a claim with its devices; without one, the claims that are not over.
     Show(SliceShowArgs),
@@ -116,8 +116,11 @@ pub struct SliceListArgs {
 #[derive(Debug, Clone, Args)]
 pub struct SliceClaimArgs {
     /// GPUs, all of one node: 1, 2, 4 or 8 where the fabric has such partitions.
-    #[arg(long, value_name = "N")]
-    pub gpus: u32,
+    #[arg(long, value_name = "N", required_unless_present = "whole_node")]
+    pub gpus: Option<u32>,
+    /// A bare-metal host as a whole, which the owner has at once, until the claim is released.
+    #[arg(long, conflicts_with_all = ["gpus", "numa", "reserved_seconds"])]
+    pub whole_node: bool,
     /// Only at this site.
     #[arg(long)]
     pub site: Option<String>,

@@ -15,17 +15,17 @@ SlotBlocked "slot_blocked" "A slot cannot be approved" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice map NODE` says who makes each blocker go away; a slot whose blockers may be overridden is named with --slot",
     doc: "A slot or its host has a blocker that nobody can override, is in use, or has a blocker and was not named",
 }
-NoneInSite "none_in_site" "There are fewer free slots than were asked for" {
+NoneInSite "none_in_site" "There is less free than was asked for" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice list` shows what is free, and who has the rest; approve more with `gpuaas slice approve NODE --digest DIGEST --reason WHY`",
-    doc: "All nodes that are ready for slices have fewer free slots together than the claim wants",
+    doc: "All nodes that are ready for slices have fewer free slots together than the claim wants, or no bare-metal host is without a claim",
 }
 NoSingleNodeFits "no_single_node_fits" "No node has a free set of slots of this size" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "wait until a larger set is whole again, or claim fewer GPUs: 1, 2, 4 or 8, as the partitions of `gpuaas slice map NODE` allow",
     doc: "There are enough free slots, and no partition of one node is free that has this many GPUs, on one NUMA node where that is required",
 }
-NotReady "not_ready" "Nodes that have free slots are not ready" {
+NotReady "not_ready" "Nodes that are free are not ready" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice list` names the nodes, and `gpuaas explain NODE` says what keeps one from being ready",
-    doc: "A node has a free set of slots for the claim; it is not active, has an open run, or its gate slice_ready is shut",
+    doc: "A node has a free set of slots for the claim, or is a free bare-metal host; it is not active, has an open run, or its gate is shut",
 }
 SlotsContended "slots_contended" "Others took the slots each time" {
     status: 503, owner: None, next_action: "ask again with the same Idempotency-Key",
@@ -44,8 +44,8 @@ ClaimFenced "claim_fenced" "The claim has another holder by now" {
     doc: "The request names a fencing token that is older than that of the claim: something else took the claim meanwhile",
 }
 NodeHasClaims "node_has_claims" "Claims of the node are not over" {
-    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice show` says who has them; one that is only reserved ends by `gpuaas slice release CLAIM --reason WHY`, or by itself when it expires",
-    doc: "Slots of the node are claimed, and what was asked would take the host from under them",
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice show` says who has them; one ends by `gpuaas slice release CLAIM --reason WHY`, or, while it is only reserved, by itself when it expires",
+    doc: "Slots of the node, or the node as a whole, are claimed, and what was asked would take the host from under them",
 }
 LaunchRefused "launch_refused" "The slots of the claim make no virtual machine" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "have the host read anew, `gpuaas slice discover NODE --wait`, and look at `gpuaas slice map NODE --diff`; release the claim with `gpuaas slice release CLAIM --reason WHY`",

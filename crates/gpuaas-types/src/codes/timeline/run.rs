@@ -107,6 +107,18 @@ SlotsReturned "slots_returned" "Claimed slots are free again" {
     owner: None, next_action: "",
     doc: "A claim was released before its launch began, expired, or its slots were proven clean; the text names it and says why",
 }
+NodeClaimed "node_claimed" "Somebody claims the whole node" {
+    owner: None, next_action: "",
+    doc: "An owner has the bare-metal host from then on, until its claim is released",
+}
+NodeClaimReleased "node_claim_released" "The whole node is taken back" {
+    owner: None, next_action: "",
+    doc: "The claim stays, and nobody else gets the node, until a run that makes its host one for another tenant has ended well",
+}
+NodeClaimEnded "node_claim_ended" "The claim of the whole node ended" {
+    owner: None, next_action: "",
+    doc: "A run cleaned the host, or let the machine go; the text names it",
+}
 SliceAsked "slice_asked" "An operator launches or releases a slice" {
     owner: None, next_action: "",
     doc: "The claim's guest is started, or its slots are taken back, part by part; `gpuaas slice show CLAIM` has the parts",

@@ -1,0 +1,96 @@
+//! `/api/v1/admin/node-claims`: who has which bare-metal host as a whole.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use gpuaas_store::{NewNodeClaim, NodeClaimOutcome, SlotClaim, SlotClaimRelease, WholeNodeCounts};
+use gpuaas_types::api::RunRequest;
+use gpuaas_types::claim::{ClaimState, ClaimView, NodeClaimRequest};
+use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::spec::BetweenTenants;
+use gpuaas_types::{ClaimId, Problem, RunKind};
+
+use crate::body::{JsonBytes, site_id};
+use crate::caller::Caller;
+use crate::claim_view::{OWNER_CHARS, view};
+use crate::ctx::Ctx;
+use crate::idempotency::idempotency_key;
+use crate::offboarding::begin_run;
+use crate::problem::{ApiResult, problem};
+use crate::{check, strict};
+
+/// `POST /api/v1/admin/node-claims`: gives an owner a bare-metal host as a whole.
+pub(crate) async fn create(
+    State(ctx): State<Ctx>,
+    caller: Caller,
+    headers: HeaderMap,
+    JsonBytes(bytes): JsonBytes,
+) -> ApiResult<(StatusCode, Json<ClaimView>)> {
+    let request: NodeClaimRequest = strict::from_slice(&bytes)?;
+    caller.check_site(request.site.as_deref())?;
+    let site_id = site_id(&ctx, request.site.as_deref()).await?;
+    let (actor, reason) = caller.actor_and_reason(&request.actor, &request.reason)?;
+    let owner = "name who has the host from then on";
+    let owner = check::words("owner", &request.owner, OWNER_CHARS, owner)?;
+    let now = ctx.now();
+    let new = NewNodeClaim {
+        id: ClaimId::new(&*ctx.ids, now),
+        site_id,
+        owner,
+        actor,
+        reason,
+        idempotency: idempotency_key("node-claim", &caller, &headers, &bytes)?,
+    };
+    match ctx.store.claim_node(now, new).await? {
+        NodeClaimOutcome::Claimed(claim) => Ok((StatusCode::CREATED, Json(view(*claim)))),
+        NodeClaimOutcome::Refused(counts) => Err(refused(counts).into()),
+    }
+}
+
+/// The refusal with what was counted.
+fn refused(counts: WholeNodeCounts) -> Problem {
+    let WholeNodeCounts { in_service, claimed, not_ready } = counts;
+    let (code, hint) = if not_ready > 0 {
+        let hint = "`gpuaas node list` names the nodes, and `gpuaas explain NODE` says what keeps one \
+                    from being ready";
+        (ProblemCode::NotReady, hint)
+    } else {
+        let hint = "`gpuaas slice show` says who has which; `gpuaas node onboard HOST --site SITE \
+                    --profile PROFILE --mac MAC --bmc-address ADDRESS` brings another one into service";
+        (ProblemCode::NoneInSite, hint)
+    };
+    let detail = format!(
+        "a whole node wanted; bare-metal hosts: {in_service}, of which {claimed} are claimed and \
+         {not_ready} are free and not ready"
+    );
+    problem(code).with_detail(detail).with_hint(hint)
+}
+
+/// Takes a whole node back: nobody else gets it until the run that the profile wants between tenants has
+/// ended well. Where that run cannot begin, the claim stays as it is and the problem says why: the same
+/// release begins it again.
+pub(crate) async fn release(
+    ctx: &Ctx,
+    caller: &Caller,
+    asked: SlotClaimRelease,
+) -> ApiResult<SlotClaim> {
+    let (actor, reason) = (asked.actor.clone(), asked.reason.clone());
+    let claim = ctx.store.begin_node_release(ctx.now(), asked).await?;
+    if claim.state != ClaimState::Releasing {
+        return Ok(claim);
+    }
+    let listed = ctx.store.listed_node(claim.node_id).await?;
+    if listed.run.as_ref().is_some_and(|run| run.status.is_open()) {
+        return Ok(claim);
+    }
+    let profile = ctx.store.profile(listed.node.profile_id).await?;
+    let kind = match profile.spec.between_tenants {
+        BetweenTenants::Reimage => RunKind::Reimage,
+        BetweenTenants::SoftReset => RunKind::SoftReset,
+        BetweenTenants::StorageCleanup => RunKind::StorageCleanup,
+    };
+    let reason = format!("claim {} is given back: {reason}", claim.id);
+    let request = RunRequest { kind, actor, reason, dry_run: false, profile: None };
+    begin_run(ctx, caller, claim.node_id, request).await?;
+    Ok(ctx.store.slot_claim(claim.id).await?)
+}
