@@ -11,6 +11,9 @@ use crate::root::HostRoot;
 /// Beginnings of the classes that are listed: NVMe, network, display, PCI bridges, other bridges
 /// (NVSwitches), accelerators.
 const LISTED_CLASSES: [&str; 6] = ["0108", "02", "03", "0604", "0680", "12"];
+/// What the bundle of slice hosts wrote: among other things the classes of GPUs and of the fabric's adapters,
+/// which a site may say.
+const SETTINGS: &str = "etc/gpuaas/slice.env";
 /// Base address registers of a function; the lines of `resource` after them are others.
 const BARS: usize = 6;
 /// `IORESOURCE_PREFETCH` (`include/linux/ioport.h`).
@@ -29,9 +32,12 @@ impl HostRoot {
             .filter(|address| is_function(address))
             .map(|address| self.function_identity(address))
             .collect();
+        let of_settings = classes(&self.text_of_settings());
         let listed = |function: &TopologyFunction| {
             let class = function.class.as_deref().unwrap_or_default();
-            LISTED_CLASSES.iter().any(|begin| class.starts_with(begin))
+            let begins = |begin: &str| class.starts_with(begin);
+            LISTED_CLASSES.iter().any(|begin| begins(begin))
+                || of_settings.iter().any(|begin| begins(begin))
                 || function.physical_function.is_some()
                 || function.driver.as_deref() == Some("vfio-pci")
         };
@@ -43,6 +49,10 @@ impl HostRoot {
             .filter(|function| listed(function) || shares(function))
             .map(|function| self.function_details(function, &indexes, open_files))
             .collect()
+    }
+
+    fn text_of_settings(&self) -> String {
+        fs::read_to_string(self.join(SETTINGS)).unwrap_or_default()
     }
 
     fn function_identity(&self, address: String) -> TopologyFunction {
@@ -140,6 +150,17 @@ impl HostRoot {
     }
 }
 
+/// Classes of GPUs and of the fabric's adapters in the settings of a slice host.
+fn classes(settings: &str) -> Vec<String> {
+    let value = |line: &str| {
+        let (name, value) = line.strip_prefix("GPUAAS_SLICE_")?.split_once('=')?;
+        let value = value.trim_matches('"').to_ascii_lowercase();
+        let is_class = value.len() >= 2 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (matches!(name, "GPU_CLASS" | "HCA_CLASS") && is_class).then_some(value)
+    };
+    settings.lines().filter_map(value).collect()
+}
+
 /// Registers with a size in a file `resource`: first and last address, and flags, in hexadecimal.
 fn bar_sizes(text: &str) -> Vec<BarSize> {
     let hex = |field: &str| u64::from_str_radix(field.strip_prefix("0x")?, 16).ok();
@@ -156,6 +177,25 @@ fn bar_sizes(text: &str) -> Vec<BarSize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A GPU whose driver a person changed is still one, whatever its class.
+    #[test]
+    fn functions_of_the_classes_that_a_site_says_are_listed_whatever_their_driver() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let file = dir.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        put("sys/bus/pci/devices/0000:41:00.0/class", "0x00ff00\n");
+        put("sys/bus/pci/devices/0000:42:00.0/class", "0x0c0500\n");
+        let root = HostRoot::new(dir.path());
+        assert_eq!(root.topology_functions(None), []);
+        put(SETTINGS, "GPUAAS_SLICE_GPU_CLASS=00ff\nGPUAAS_SLICE_HCA_CLASS=\nOTHER=0c05\n");
+        let listed = root.topology_functions(None);
+        let addresses: Vec<&str> = listed.iter().map(|one| one.address.as_str()).collect();
+        assert_eq!(addresses, ["0000:41:00.0"]);
+    }
 
     #[test]
     fn registers_have_the_sizes_of_their_ranges() {
