@@ -179,7 +179,7 @@ run() {
         "qemu-img convert") dd if="$root$6" of="$root$7" conv=notrunc status=none ;;
         "mkfs.vfat -C") truncate --size 2M -- "$root$5" ;;
         "mcopy -i") ;;
-        "blockdev --flushbufs") ;;
+        "blockdev --flushbufs" | "blockdev --rereadpt") ;;
         "fmpm -a" | "fmpm -d") fmpm "$2" "$3" ;;
         *) refuse "what is $1?" ;;
     esac

@@ -386,6 +386,8 @@ async fn read_drive(
     let device = drive.serial.as_deref().unwrap_or(&drive.path);
     let mut seen = proof(slot, ProofSubject::DriveReadBack, device);
     (seen.method, seen.reader) = ("canaries".to_owned(), "16 blocks".to_owned());
+    // Else the next launch finds the partitions of this tenant, and takes the drive for a used one.
+    host.reread_partitions(&drive.path).await?;
     let state = check_drive(host, drive).await?;
     let (mut survivors, mut looked_at) = (0, 0);
     for (offset, block) in canary::blocks(task, slot, state.size_bytes) {
@@ -393,7 +395,9 @@ async fn read_drive(
         survivors += u32::from(canary::survives(&block, &found));
         looked_at += 1;
     }
-    if survivors == 0 && looked_at > 0 {
+    if !state.partitions.is_empty() {
+        seen.detail = format!("partitions are still there: {}", state.partitions.join(", "));
+    } else if survivors == 0 && looked_at > 0 {
         seen.result = ProofResult::Proven;
     } else {
         seen.detail = format!("{survivors} of {looked_at} canaries are still there");

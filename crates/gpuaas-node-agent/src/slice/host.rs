@@ -87,6 +87,8 @@ pub trait SliceHost: Send + Sync {
     async fn is_erasing(&self, path: &str) -> Result<bool, SliceHostError>;
     /// Has a drive erase itself; it may go on after this.
     async fn erase_drive(&self, path: &str, method: EraseMethod) -> Result<(), SliceHostError>;
+    /// Has the kernel look anew which partitions a drive has: it keeps those that an erase took away.
+    async fn reread_partitions(&self, path: &str) -> Result<(), SliceHostError>;
     /// Reads [`BLOCK_BYTES`] at `offset` from the drive itself, past every cache.
     async fn read_block(&self, path: &str, offset: u64) -> Result<Vec<u8>, SliceHostError>;
     /// Writes [`BLOCK_BYTES`] at `offset`, and returns once the drive has them.

@@ -306,6 +306,11 @@ impl SliceHost for LiveSliceHost<'_> {
         Ok(())
     }
 
+    async fn reread_partitions(&self, path: &str) -> Result<(), SliceHostError> {
+        self.runner.run("blockdev", &["--rereadpt", path], QUERY_SECONDS).await?;
+        Ok(())
+    }
+
     async fn read_block(&self, path: &str, offset: u64) -> Result<Vec<u8>, SliceHostError> {
         self.flush(path).await?;
         let (file, path) = (self.path(path), path.to_owned());

@@ -303,6 +303,10 @@ impl SliceHost for StandInHost {
         Ok(())
     }
 
+    async fn reread_partitions(&self, _path: &str) -> Result<(), SliceHostError> {
+        Ok(())
+    }
+
     async fn read_block(&self, path: &str, offset: u64) -> Result<Vec<u8>, SliceHostError> {
         let block = self.state.lock().blocks.get(&(path.to_owned(), offset)).cloned();
         Ok(block.unwrap_or_else(|| vec![0; BLOCK_BYTES]))

@@ -187,7 +187,9 @@ esac
 case "$2 $3" in
   "nvme sanitize-log") echo '{"nvme0":{"sstat":{"status":1}}}' ;;
   "nvme sanitize") head -c 1048576 /dev/zero > "$R$5" ;;
-  "qemu-img convert") dd if="$R$7" of="$R$8" conv=notrunc 2>/dev/null ;;
+  "qemu-img convert") dd if="$R$7" of="$R$8" conv=notrunc 2>/dev/null
+      mkdir -p "$R/sys/block/nvme0n1/nvme0n1p1"; echo 1 > "$R/sys/block/nvme0n1/nvme0n1p1/partition" ;;
+  "blockdev --rereadpt") [ "$(head -c 5 "$R$4")" = IMAGE ] || rm -rf "$R/sys/block/nvme0n1/nvme0n1p1" ;;
   "mkfs.vfat -C") : > "$R$6" ;;
 esac
 exit 0
@@ -252,6 +254,11 @@ async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
     }
     assert!(ended.iter().all(|one| one.result != ProofResult::Unproven), "{ended:?}");
     assert_eq!(ended.len(), 10);
+    // The kernel kept the partitions of the tenant until it was told to look.
+    let mut again = task(SliceAction::Verify);
+    "/dev/nvme0n1".clone_into(&mut again.devices[0].drive.as_mut().unwrap().path);
+    let verified = run(&host, &listener, &again).await;
+    assert!(verified.succeeded, "the drive may be used again: {verified:?}");
     let reset = std::fs::read(dir.path().join("root/sys/bus/pci/devices/0000:19:00.0/reset"));
     assert_eq!(reset.unwrap(), b"1\n");
     let programs: Vec<String> = commands_run(dir.path())
