@@ -34,7 +34,11 @@ pub(crate) async fn create(
     check::site("spec.", &spec)?;
     let given = api_key.map(|key| SecretString::from(key.trim().to_owned()));
     if given.is_some() == spec.api_key_ref.is_some() {
-        return Err(one_key("api_key", "`gpuaas site add NAME --url MAAS_URL").into());
+        return Err(one_key(
+            "api_key",
+            "`gpuaas site add NAME --url MAAS_URL --api-key-file FILE`",
+        )
+        .into());
     }
     secure(&ctx, &spec.url)?;
     bundles::site_inputs(&ctx, "spec.", &spec)?;
@@ -112,7 +116,7 @@ async fn edit(
     }
     let key_is_named = patch.get("api_key_ref").is_some_and(|value| !value.is_null());
     if new_key.is_some() && key_is_named {
-        return Err(one_key("api_key", "`gpuaas site set SITE").into());
+        return Err(one_key("api_key", "`gpuaas site set SITE --api-key-file FILE`").into());
     }
     let kept = patch.clone();
     let fields: Vec<String> = patch.keys().cloned().collect();
@@ -124,7 +128,7 @@ async fn edit(
     if new_key.is_some() {
         spec.api_key_ref = None;
     } else if spec.api_key_ref.is_none() && site.spec.api_key_ref.is_some() {
-        return Err(one_key("api_key", "`gpuaas site set SITE").into());
+        return Err(one_key("api_key", "`gpuaas site set SITE --api-key-file FILE`").into());
     }
     if spec.url != site.spec.url {
         secure(ctx, &spec.url)?;
@@ -189,9 +193,7 @@ async fn read_key(ctx: &Ctx, reference: &KeyReference) -> ApiResult<SecretString
 /// Neither or both of a key and a reference to one were given.
 fn one_key(field: &str, command: &str) -> Problem {
     let text = "give the API key, or where it is kept (api_key_ref), and not both";
-    let hint = format!(
-        "{command} --api-key-file FILE`, or --api-key-ref vault:MOUNT/PATH#FIELD in its place"
-    );
+    let hint = format!("{command}, or --api-key-ref vault:MOUNT/PATH#FIELD in its place");
     invalid(field, text).with_hint(hint)
 }
 

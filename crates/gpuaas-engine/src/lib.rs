@@ -15,6 +15,7 @@ mod batches;
 mod bmc_index;
 mod bmc_logins;
 pub mod bundles;
+mod call_error;
 pub mod circuit_breaker;
 pub mod clock;
 mod clock_choice;

@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use gpuaas_core::decide::change_guard::BMC_SECONDS;
 use gpuaas_store::{ExposeSecret as _, SecretString, Store};
 use gpuaas_types::api::SiteResource;
-use gpuaas_types::codes::WaitCode;
 use gpuaas_types::{SiteId, Timestamp};
 use maas_client::{
-    ApiKey, AuthCause, BootResource, CallStats, Client, Error as MaasError, EventLevel, EventQuery,
-    RefusalKind, UnknownCause,
+    ApiKey, BootResource, CallStats, Client, Error as MaasError, EventLevel, EventQuery,
+    UnknownCause,
 };
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::answer_cache::{ANSWER_SECONDS, CachedAnswer, KeyedAnswers};
 use crate::bmc_index::BmcIndex;
-use crate::circuit_breaker::{Admission, CircuitBreaker, Outage, OutageCause};
+pub use crate::call_error::CallError;
+use crate::circuit_breaker::{Admission, CircuitBreaker, OutageCause};
 use crate::clock::Clock;
 use crate::connect::{Connect, KeyUnreadable, SiteKeyError, site_key};
 
@@ -40,57 +40,6 @@ const KEY_SECONDS: f64 = 5.0;
 /// Seconds for which a look at the event feed waits for its answer, which takes a region 10 ms
 /// (docs/maas.md#costs): so long after its end an outage is noticed at most.
 const LOOK_PATIENCE_SECONDS: f64 = 5.0;
-
-/// Why a call was not made, or how it failed.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// MAAS' answer, or the lack of one.
-    #[error(transparent)]
-    Maas(#[from] MaasError),
-    /// The region is away; nothing was sent.
-    #[error("{0}")]
-    Away(Outage),
-    /// The region was away and is back, and this call of before has no answer.
-    #[error("the region was away and did not answer this call")]
-    GivenUp,
-    /// The site's API key is kept elsewhere, and is not to be had.
-    #[error("the API key of the site is not to be had: {0}")]
-    Key(KeyUnreadable),
-    /// The site's secret or address cannot be used.
-    #[error("{0}")]
-    Site(String),
-}
-
-impl CallError {
-    /// Stable code.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Maas(error) => error.code(),
-            Self::Away(outage) => outage.cause.wait_code().as_str(),
-            Self::GivenUp => "maas_answer_given_up",
-            Self::Key(_) => WaitCode::SiteKeyUnreadable.as_str(),
-            Self::Site(_) => "site_unusable",
-        }
-    }
-
-    fn is_silence(&self) -> bool {
-        matches!(self, Self::Maas(MaasError::Unavailable { .. } | MaasError::UnknownOutcome { .. }))
-    }
-
-    /// What it says of every other call; none: nothing.
-    fn outage_cause(&self) -> Option<OutageCause> {
-        let Self::Maas(MaasError::Refused { kind: RefusalKind::Unauthorized { cause }, .. }) = self
-        else {
-            return None;
-        };
-        match cause {
-            AuthCause::NonceReplay => None,
-            AuthCause::ClockSkew { .. } => Some(OutageCause::ClockWrong),
-            _ => Some(OutageCause::KeyRefused),
-        }
-    }
-}
 
 /// What is in flight in one region at most, for as long as this process runs: a site that is
 /// connected again has the limits that it had.

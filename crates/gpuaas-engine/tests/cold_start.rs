@@ -2,8 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use common::Harness;
 use gpuaas_core::record::NodeHardware;
@@ -17,6 +17,7 @@ use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{IdSource as _, NodeId, RandomIds, RunId, RunStatus};
 use maas_client::{ApiKey, Client, Error as MaasError};
 use maas_sim::{Fault, FaultKind};
+use parking_lot::Mutex;
 
 /// Runs that are due at once.
 const RUNS: usize = 64;
@@ -76,7 +77,7 @@ impl Connect for KeptKey {
     }
 
     async fn read_key(&self, reference: &KeyReference) -> Result<SecretString, KeyUnreadable> {
-        let key = self.key.lock().unwrap().clone().map(SecretString::from);
+        let key = self.key.lock().clone().map(SecretString::from);
         let (code, text) = (ProblemCode::VaultUnreachable, reference.to_string());
         key.ok_or(KeyUnreadable { code, text })
     }
@@ -95,7 +96,7 @@ async fn a_run_waits_for_a_key_that_is_kept_elsewhere() {
     harness.store.site_api_key(harness.site_id).await.unwrap_err();
     let inner = HttpConnect::new(Arc::clone(harness.engine.clock()));
     let kept = Arc::new(KeptKey { inner, key: Mutex::new(None) });
-    let put = |key: Option<String>| *kept.key.lock().unwrap() = key;
+    let put = |key: Option<String>| *kept.key.lock() = key;
     let engine = harness.start_connecting(Arc::clone(&kept) as Arc<dyn Connect>);
     let waits_for = async |run: RunId, code: &str| {
         let reached = async || {

@@ -28,13 +28,7 @@ pub struct MasterKeyArgs {
     pub credentials_directory: Option<PathBuf>,
     /// The Vault of master keys and of regions' API keys that are in one, such as
     /// https://vault.example:8200; with a role.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "GPUAAS_VAULT_URL",
-        hide_env_values = true,
-        requires_all = ["vault_role_id", "vault_secret_id_file"]
-    )]
+    #[arg(long, value_name = "URL", env = "GPUAAS_VAULT_URL", hide_env_values = true)]
     pub vault_url: Option<String>,
     /// Identifier of the role that signs in there (AppRole).
     #[arg(long, value_name = "ID", env = "GPUAAS_VAULT_ROLE_ID", hide_env_values = true)]
