@@ -22,7 +22,7 @@ use crate::ctx::{Ctx, MAX_POLL_SECONDS};
 use crate::history::agent_event;
 use crate::long_poll::PATIENCE;
 use crate::problem::{ApiResult, problem};
-use crate::{check, rejections, slice_report, task_keys};
+use crate::{authorities, check, rejections, slice_report, task_keys};
 
 pub(crate) const VERSION_CHARS: usize = 64;
 const MESSAGE_CHARS: usize = 500;
@@ -74,7 +74,10 @@ pub(crate) async fn heartbeat(
         ctx.wake_engine();
     }
     let task_keys = task_keys::newer_than(&ctx, request.task_keys_revision).await?;
-    Ok(Json(HeartbeatResponse { new, at: Some(ctx.signing_time()), task_keys }))
+    let known = request.trust_digest.as_deref();
+    let (trust_bundle, renew_certificate) = authorities::for_agent(&ctx, &agent, known).await?;
+    let at = Some(ctx.signing_time());
+    Ok(Json(HeartbeatResponse { new, at, task_keys, trust_bundle, renew_certificate }))
 }
 
 /// `POST /agent/v1/gates`. What changed goes to the history.

@@ -40,6 +40,8 @@ pub(crate) struct Agent {
     pub(crate) run_id: RunId,
     /// SHA-256 of its certificate; none: a stand-in.
     pub(crate) fingerprint: Option<[u8; 32]>,
+    /// Generation of the authority that signed it.
+    pub(crate) authority: i64,
 }
 
 impl FromRequestParts<Ctx> for Agent {
@@ -68,7 +70,9 @@ pub(crate) fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
 async fn stand_in(ctx: &Ctx, parts: &Parts) -> ApiResult<Agent> {
     let grant = auth::check_token(ctx, &parts.headers, TokenPurpose::Agent).await?;
     match (grant.node_id, grant.run_id) {
-        (Some(node_id), Some(run_id)) => Ok(Agent { node_id, run_id, fingerprint: None }),
+        (Some(node_id), Some(run_id)) => {
+            Ok(Agent { node_id, run_id, fingerprint: None, authority: 1 })
+        }
         _ => Err(problem(ProblemCode::TokenUnknown).into()),
     }
 }
@@ -80,7 +84,12 @@ async fn certified_agent(ctx: &Ctx, parts: &Parts) -> ApiResult<Agent> {
     let Some(shown) = shown else { return Err(missing_certificate(ctx, parts).await?.into()) };
     let known = ctx.store.certificate(shown.fingerprint).await?;
     let known = check_certificate(shown, known, ctx.signing_time())?;
-    Ok(Agent { node_id: known.node_id, run_id: known.run_id, fingerprint: Some(shown.fingerprint) })
+    Ok(Agent {
+        node_id: known.node_id,
+        run_id: known.run_id,
+        fingerprint: Some(shown.fingerprint),
+        authority: known.authority,
+    })
 }
 
 /// Checks once more that nobody has withdrawn the certificate of a request that took its time.
@@ -253,6 +262,7 @@ fn to_new_certificate(issued: &IssuedCertificate) -> NewCertificate {
         serial: issued.serial.clone(),
         not_before: issued.not_before,
         not_after: issued.not_after,
+        authority: issued.authority,
     }
 }
 

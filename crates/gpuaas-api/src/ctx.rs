@@ -1,5 +1,6 @@
 //! Shared state of the handlers: the store, the clock, the bundle catalog and the settings.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use gpuaas_store::Store;
 use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
 use gpuaas_types::health::Health;
 use gpuaas_types::limits::{ListenerKind, ListenerLimits};
-use gpuaas_types::{IdSource, Problem, Timestamp};
+use gpuaas_types::{IdSource, NodeId, Problem, Timestamp};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::event_feed::{EventFeed, EventLimits};
@@ -152,6 +154,8 @@ struct Inner {
     sites: Sites,
     request_metrics: RequestMetrics,
     task_keys: KnownTaskKeys,
+    /// Digests of the trust bundles that agents have, as this process wrote them down.
+    trust_noted: Mutex<HashMap<NodeId, String>>,
     event_feed: Arc<EventFeed>,
 }
 
@@ -188,6 +192,7 @@ impl Ctx {
             sites,
             request_metrics: RequestMetrics::default(),
             task_keys: KnownTaskKeys::default(),
+            trust_noted: Mutex::default(),
             event_feed,
         }))
     }
@@ -195,6 +200,16 @@ impl Ctx {
     /// The keys that sign tasks, as they were read a moment ago.
     pub(crate) fn known_task_keys(&self) -> &KnownTaskKeys {
         &self.0.task_keys
+    }
+
+    /// Whether it is not written down yet that a node's agent has the trust bundle of this digest.
+    pub(crate) fn is_news_of_trust(&self, node_id: NodeId, digest: &str) -> bool {
+        self.0.trust_noted.lock().get(&node_id).is_none_or(|known| known != digest)
+    }
+
+    /// It is written down that a node's agent has the trust bundle of this digest.
+    pub(crate) fn note_trust(&self, node_id: NodeId, digest: String) {
+        self.0.trust_noted.lock().insert(node_id, digest);
     }
 
     /// Checks that the loops run and that the database takes a write.

@@ -26,6 +26,7 @@ mod approval_waits;
 mod approvals;
 mod audit;
 mod auth;
+mod authorities;
 mod batches;
 mod body;
 mod bootstrap;
@@ -88,6 +89,7 @@ mod tokens;
 mod trace_counters;
 
 pub use auth::{ensure_admin_token, propose_admin_token, replace_admin_token};
+pub use authorities::{AuthoritySetError, load_authorities, new_authority};
 pub use body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES};
 pub use ctx::{ApiSettings, ApiState, MAX_POLL_SECONDS, NodeAccess, TelemetryLimits};
 pub use event_feed::EventLimits;

@@ -16,11 +16,11 @@ use crate::body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
-    access, agent, approvals, audit, batches, bootstrap, bundles, certificates, control, drift,
-    enrollment, event_sinks, events, explain, guard, idempotency, metrics, node_change,
-    node_claims, nodes, offboarding, onboard_plan, openapi, profiles, rejections, removal, roce,
-    runs, secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry,
-    tokens,
+    access, agent, approvals, audit, authorities, batches, bootstrap, bundles, certificates,
+    control, drift, enrollment, event_sinks, events, explain, guard, idempotency, metrics,
+    node_change, node_claims, nodes, offboarding, onboard_plan, openapi, profiles, rejections,
+    removal, roce, runs, secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys,
+    tasks, telemetry, tokens,
 };
 
 /// Longer than the probe of a MAAS region.
@@ -126,7 +126,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
-        .merge(task_key_routes())
+        .merge(key_routes())
         .merge(approval_routes())
         .merge(audit_and_event_routes())
         .merge(slice_routes())
@@ -138,9 +138,12 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .layer(middleware::map_response_with_state(ctx.clone(), say_time))
 }
 
-/// Keys that sign the tasks of agents.
-fn task_key_routes() -> Router<Ctx> {
+/// Keys that sign the tasks of agents, and the authority that signs their certificates.
+fn key_routes() -> Router<Ctx> {
     Router::new()
+        .route("/api/v1/authority", post(authorities::stage_authority).get(authorities::show))
+        .route("/api/v1/authority/activate", post(authorities::activate))
+        .route("/api/v1/authority/retire", post(authorities::retire))
         .route("/api/v1/task-keys", post(task_keys::stage_key).get(task_keys::list))
         .route("/api/v1/task-keys/activate", post(task_keys::activate))
         .route("/api/v1/task-keys/retire", post(task_keys::retire))

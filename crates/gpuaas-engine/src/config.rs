@@ -2,6 +2,8 @@
 
 use gpuaas_artifact::Artifact;
 
+use crate::node_trust::NodeAnchors;
+
 /// Seconds between two looks at the event feed of a site whose runs MAAS holds up, unless an engine is
 /// told otherwise: what happens is seen 0.3 s later on average.
 pub const POLL_SECONDS: f64 = 0.6;
@@ -14,9 +16,8 @@ pub const IDLE_POLL_SECONDS: f64 = 5.0;
 pub struct EngineConfig {
     /// Base URL under which nodes reach the control plane, without a trailing slash.
     pub advertise_url: String,
-    /// What nodes shall trust of the control plane's own, PEM: where its listener has a
-    /// certificate of its own authority.
-    pub node_anchor_pem: Option<String>,
+    /// What nodes shall trust of the control plane's own.
+    pub node_anchors: NodeAnchors,
     /// The node agent that deployed systems fetch.
     pub agent: Artifact,
     /// Runs worked on at once by this process.
@@ -48,7 +49,7 @@ impl EngineConfig {
     pub fn new(advertise_url: &str, agent: Artifact) -> Self {
         Self {
             advertise_url: advertise_url.trim_end_matches('/').to_owned(),
-            node_anchor_pem: None,
+            node_anchors: NodeAnchors::default(),
             agent,
             parallel_runs: 96,
             lease_seconds: 45.0,

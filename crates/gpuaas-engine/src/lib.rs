@@ -38,7 +38,7 @@ mod maas_request;
 mod maas_view;
 pub mod machine_search;
 mod node_inputs;
-mod node_trust;
+pub mod node_trust;
 mod outage;
 pub mod panics;
 mod predeploy;
@@ -73,6 +73,7 @@ pub use connect::{Connect, HttpConnect, KeyUnreadable, ReadKey, SiteKeyError, si
 pub use engine::{ClaimedRun, Engine};
 pub use failpoint::{Failpoint, Failpoints};
 pub use fetch::{Fetch, ResourceHead};
+pub use node_trust::NodeAnchors;
 pub use reachability::HostScope;
 pub use shared::EngineParts;
 pub use slice_runs::step_slice_runs;

@@ -41,7 +41,7 @@ pub(crate) async fn bootstrap_inputs(
         bundle: bundle.map_err(|error| error.to_string())?,
         agent: shared.config.agent.clone(),
         ca_pem: site.node_ca_pem.clone(),
-        control_plane_ca_pem: trusted_pem(site, shared.config.node_anchor_pem.as_deref()),
+        control_plane_ca_pem: trusted_pem(site, shared.config.node_anchors.pem().as_deref()),
         deploy_user: Some(profile.deploy_user.clone()).filter(|u| !u.is_empty()),
         limits: BootstrapLimits::default(),
     })

@@ -174,7 +174,7 @@ async fn check_head(shared: &Shared, artifact: &Artifact, url: &str) -> Result<u
 
 fn ca(shared: &Shared, session: &RunSession) -> Verdict {
     let site = session.site();
-    let pem = trusted_pem(site, shared.config.node_anchor_pem.as_deref());
+    let pem = trusted_pem(site, shared.config.node_anchors.pem().as_deref());
     let count = match pem.or_else(|| site.node_ca_pem.clone()) {
         None => return Ok("the site hands out no certificate authority".to_owned()),
         Some(pem) => validate_ca_bundle(&pem)

@@ -46,7 +46,7 @@ fn with_own(
     mut scripts: Vec<CommissioningScript>,
 ) -> Result<Vec<CommissioningScript>, String> {
     if !scripts.is_empty() {
-        let anchor = trusted_pem(site, shared.config.node_anchor_pem.as_deref());
+        let anchor = trusted_pem(site, shared.config.node_anchors.pem().as_deref());
         let trusted = anchor.as_ref().or(site.node_ca_pem.as_ref()).map(String::as_str);
         scripts.push(reach_script(&shared.config.advertise_url, trusted)?);
     }

@@ -326,6 +326,7 @@ async fn enroll(
             serial: inputs.enrollment_token.clone(),
             not_before: harness.now(),
             not_after: harness.now().plus_seconds(86_400.0),
+            authority: 1,
         }),
         ..enrollment(run_id, inputs, harness.now())
     };

@@ -99,6 +99,21 @@ pub trait Authority: Send + Sync + std::fmt::Debug {
     /// The same as PEM.
     fn anchors_pem(&self) -> &str;
 
+    /// Whether it is the control plane's own, which another one may take the place of.
+    fn is_own(&self) -> bool {
+        false
+    }
+
+    /// Which of the control plane's own authorities signs: 1 for the first one.
+    fn generation(&self) -> i64 {
+        1
+    }
+
+    /// SHA-256 of the anchors that nodes are given, hexadecimal; none: they are given none.
+    fn trust_digest(&self) -> Option<&str> {
+        None
+    }
+
     /// A certificate for this request with what leads up to an anchor, PEM, the leaf first.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ pub struct BuiltIn {
     issuer: rcgen::Issuer<'static, KeyPair>,
     key_pem: String,
     anchor_pem: String,
+    /// Its key, certified by the authority before it, PEM; empty: there is none.
+    cross_pem: String,
     anchors: Vec<CertificateDer<'static>>,
 }
 
@@ -55,15 +57,32 @@ impl BuiltIn {
     /// When the operating system gives no random bytes.
     pub fn generate(now: Timestamp) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate().map_err(|error| broken(&error))?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, NAME);
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let (from, to) = (now.plus_seconds(-BACKDATED_SECONDS), now.plus_seconds(LIFE_SECONDS));
-        live(&mut params, from, to);
-        let certificate = params.self_signed(&key).map_err(|error| broken(&error))?;
+        let certificate =
+            own_params(now, NAME).self_signed(&key).map_err(|error| broken(&error))?;
         Self::from_parts(key, certificate.pem())
+    }
+
+    /// The one that is to take its place, and the key of that one certified by this one, PEM: whoever
+    /// knows only this one so trusts what the next one signs.
+    ///
+    /// # Errors
+    /// When the operating system gives no random bytes.
+    pub fn successor(
+        &self,
+        now: Timestamp,
+        generation: i64,
+    ) -> Result<(Self, String), AuthorityError> {
+        let key = KeyPair::generate().map_err(|error| broken(&error))?;
+        let params = own_params(now, &format!("{NAME} {generation}"));
+        let cross = params.signed_by(&key, &self.issuer).map_err(|error| broken(&error))?.pem();
+        let certificate = params.self_signed(&key).map_err(|error| broken(&error))?;
+        Ok((Self::from_parts(key, certificate.pem())?, cross))
+    }
+
+    /// The same, which sends its key as another authority certified it with what it signs for servers.
+    #[must_use]
+    pub fn with_cross_certificate(self, cross_pem: String) -> Self {
+        Self { cross_pem, ..self }
     }
 
     /// One that [`Self::to_pem`] wrote.
@@ -89,8 +108,20 @@ impl BuiltIn {
         let issuer =
             rcgen::Issuer::from_ca_cert_pem(&anchor_pem, key).map_err(|error| broken(&error))?;
         let anchors = pem::certificates(&anchor_pem)?;
-        Ok(Self { issuer, key_pem, anchor_pem, anchors })
+        Ok(Self { issuer, key_pem, anchor_pem, cross_pem: String::new(), anchors })
     }
+}
+
+/// What the certificate of an authority says.
+fn own_params(now: Timestamp, name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let (from, to) = (now.plus_seconds(-BACKDATED_SECONDS), now.plus_seconds(LIFE_SECONDS));
+    live(&mut params, from, to);
+    params
 }
 
 /// What a certificate says; nothing of it comes from the signing request.
@@ -134,6 +165,9 @@ impl Authority for BuiltIn {
             .map_err(|error| AuthorityError::Csr(error.to_string()))?;
         csr.params = params(request)?;
         let certificate = csr.signed_by(&self.issuer).map_err(|error| broken(&error))?;
-        Ok(certificate.pem())
+        match request.subject {
+            Subject::Node(_) => Ok(certificate.pem()),
+            Subject::Server(_) => Ok(format!("{}{}", certificate.pem(), self.cross_pem)),
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Asking an authority, and looking at what it gave before it counts.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gpuaas_types::{NodeId, Timestamp};
+use parking_lot::RwLock;
 use rcgen::{CertificateParams, KeyPair};
 use ring::digest::{SHA256, digest};
 use rustls::crypto::CryptoProvider;
@@ -50,12 +51,17 @@ pub struct IssuedCertificate {
     pub not_before: Timestamp,
     /// Last moment.
     pub not_after: Timestamp,
+    /// Generation of the authority that signed it.
+    pub authority: i64,
 }
 
 /// An authority with the house's rules around it.
 #[derive(Debug, Clone)]
 pub struct Issuer {
-    authority: Arc<dyn Authority>,
+    authority: Arc<RwLock<Arc<dyn Authority>>>,
+    /// What judges clients, once somebody does.
+    reader: Arc<OnceLock<PeerReader>>,
+    delivers_anchors: bool,
     lifetimes: Lifetimes,
     provider: Arc<CryptoProvider>,
 }
@@ -69,21 +75,76 @@ impl Issuer {
     #[must_use]
     pub fn new(authority: Arc<dyn Authority>, lifetimes: Lifetimes) -> Self {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        Self { authority, lifetimes, provider }
+        let authority = Arc::new(RwLock::new(authority));
+        Self { authority, reader: Arc::default(), delivers_anchors: true, lifetimes, provider }
+    }
+
+    /// The same for a listener whose certificate is not the authority's: nodes are not given its anchors.
+    #[must_use]
+    pub fn without_delivery(self) -> Self {
+        Self { delivers_anchors: false, ..self }
+    }
+
+    /// Whether nodes are given the authority's anchors.
+    #[must_use]
+    pub const fn delivers_anchors(&self) -> bool {
+        self.delivers_anchors
+    }
+
+    /// Asks another authority from now on, and judges clients by its anchors.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Broken`] when an anchor is no certificate; nothing is changed then.
+    pub fn replace_authority(&self, authority: Arc<dyn Authority>) -> Result<(), AuthorityError> {
+        let reader = PeerReader::new(authority.anchors(), &self.provider)?;
+        // What it signs is to be known before it signs.
+        if let Some(known) = self.reader.get() {
+            known.replace(&reader);
+        }
+        *self.authority.write() = authority;
+        Ok(())
+    }
+
+    /// Whether the authority is the control plane's own, which another one may take the place of.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.authority().is_own()
+    }
+
+    fn authority(&self) -> Arc<dyn Authority> {
+        Arc::clone(&self.authority.read())
     }
 
     /// What nodes shall trust, PEM.
     #[must_use]
-    pub fn anchors_pem(&self) -> &str {
-        self.authority.anchors_pem()
+    pub fn anchors_pem(&self) -> String {
+        self.authority().anchors_pem().to_owned()
     }
 
-    /// Judges what clients present.
+    /// Which of the control plane's own authorities signs: 1 for the first one.
+    #[must_use]
+    pub fn generation(&self) -> i64 {
+        self.authority().generation()
+    }
+
+    /// The anchors that nodes are given, PEM, and their SHA-256; none: they are given none.
+    #[must_use]
+    pub fn delivered_anchors(&self) -> Option<(String, String)> {
+        let authority = self.authority();
+        let digest = authority.trust_digest()?.to_owned();
+        Some((digest, authority.anchors_pem().to_owned()))
+    }
+
+    /// Judges what clients present, by the anchors of the authority that is asked then.
     ///
     /// # Errors
     /// [`AuthorityError::Broken`] when an anchor is no certificate.
     pub fn reader(&self) -> Result<PeerReader, AuthorityError> {
-        PeerReader::new(self.authority.anchors(), &self.provider)
+        if let Some(known) = self.reader.get() {
+            return Ok(known.clone());
+        }
+        let made = PeerReader::new(self.authority().anchors(), &self.provider)?;
+        Ok(self.reader.get_or_init(|| made).clone())
     }
 
     /// A certificate for the agent of `node_id`, good from about `now` on.
@@ -99,9 +160,10 @@ impl Issuer {
         let key = csr_key(csr_pem)?;
         let subject = Subject::Node(node_id);
         let request = request(subject, csr_pem.to_owned(), now, self.lifetimes.node_seconds)?;
-        let chain_pem = self.authority.issue(&request).await?;
+        let authority = self.authority();
+        let chain_pem = authority.issue(&request).await?;
         let chain = pem::certificates(&chain_pem)?;
-        let seen = self.reader()?.read(&chain);
+        let seen = PeerReader::new(authority.anchors(), &self.provider)?.read(&chain);
         let leaf = leaf(&chain)?;
         if leaf.public_key().raw != key {
             return Err(broken("it certified another key"));
@@ -124,6 +186,7 @@ impl Issuer {
             fingerprint: seen.fingerprint,
             not_before: seen.not_before,
             not_after: seen.not_after,
+            authority: authority.generation(),
         })
     }
 
@@ -142,7 +205,7 @@ impl Issuer {
         let csr_pem = csr.pem().map_err(broken)?;
         let seconds = self.lifetimes.server_seconds;
         let request = request(Subject::Server(names), csr_pem, now, seconds)?;
-        let chain = pem::certificates(&self.authority.issue(&request).await?)?;
+        let chain = pem::certificates(&self.authority().issue(&request).await?)?;
         let not_after = der::whole_seconds(leaf(&chain)?.validity().not_after.timestamp());
         let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(broken)?;
         let key = self.provider.key_provider.load_private_key(key).map_err(broken)?;

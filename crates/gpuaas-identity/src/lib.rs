@@ -13,6 +13,7 @@
 //! next call, on a connection that has been open for days.
 
 mod authority;
+mod authority_set;
 mod bearer;
 mod built_in;
 mod command;
@@ -26,6 +27,7 @@ mod pem;
 pub mod server;
 
 pub use authority::{Authority, AuthorityError, CertificateRequest, Subject};
+pub use authority_set::AuthoritySet;
 pub use bearer::bearer_token;
 pub use built_in::BuiltIn;
 pub use command::CommandAuthority;

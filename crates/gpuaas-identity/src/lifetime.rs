@@ -4,7 +4,7 @@ use gpuaas_types::Timestamp;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::authority::AuthorityError;
-use crate::der::whole_seconds;
+use crate::der::{fingerprint, whole_seconds};
 use crate::pem;
 
 /// A certificate's subject, and until when it counts.
@@ -14,6 +14,8 @@ pub struct CertificateLifetime {
     pub subject: String,
     /// Its last moment.
     pub not_after: Timestamp,
+    /// SHA-256 of its DER, hexadecimal.
+    pub sha256: String,
 }
 
 /// The certificates of a PEM text, in its order.
@@ -28,6 +30,7 @@ pub fn certificate_lifetimes(pem: &str) -> Result<Vec<CertificateLifetime>, Auth
         Ok(CertificateLifetime {
             subject: parsed.subject().to_string(),
             not_after: whole_seconds(parsed.validity().not_after.timestamp()),
+            sha256: hex::encode(fingerprint(certificate)),
         })
     });
     read.collect()

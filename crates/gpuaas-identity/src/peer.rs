@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuaas_types::{NodeId, Timestamp};
+use parking_lot::RwLock;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -45,10 +46,10 @@ pub struct PeerCertificate {
     pub why_not: String,
 }
 
-/// Reads certificates and holds them against anchors.
+/// Reads certificates and holds them against anchors, which may be replaced while it is used.
 #[derive(Debug, Clone)]
 pub struct PeerReader {
-    verifier: Arc<dyn ClientCertVerifier>,
+    verifier: Arc<RwLock<Arc<dyn ClientCertVerifier>>>,
 }
 
 impl PeerReader {
@@ -65,7 +66,13 @@ impl PeerReader {
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
                 .build()
                 .map_err(|error| broken(&error))?;
-        Ok(Self { verifier })
+        Ok(Self { verifier: Arc::new(RwLock::new(verifier)) })
+    }
+
+    /// Holds certificates against the anchors of `other` from now on, wherever it is used.
+    pub fn replace(&self, other: &Self) {
+        let verifier = Arc::clone(&other.verifier.read());
+        *self.verifier.write() = verifier;
     }
 
     /// What a chain, the leaf first, says and is worth.
@@ -83,7 +90,8 @@ impl PeerReader {
         // own first moment a certificate is neither early nor late.
         let begin = u64::try_from(validity.not_before.timestamp()).unwrap_or_default();
         let moment = UnixTime::since_unix_epoch(Duration::from_secs(begin));
-        let signed = self.verifier.verify_client_cert(leaf, above, moment);
+        let verifier = Arc::clone(&self.verifier.read());
+        let signed = verifier.verify_client_cert(leaf, above, moment);
         PeerCertificate {
             fingerprint,
             serial: hex::encode(parsed.raw_serial()),

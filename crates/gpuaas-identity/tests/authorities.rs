@@ -115,7 +115,7 @@ async fn what_was_not_asked_for_is_not_taken() {
 async fn a_signing_request_has_to_be_one() {
     let issuer = issuer(BuiltIn::generate(NOW).unwrap());
     let key = KeyPair::generate().unwrap().serialize_pem();
-    for bad in ["", "-----BEGIN CERTIFICATE REQUEST-----\n", &key, issuer.anchors_pem()] {
+    for bad in ["", "-----BEGIN CERTIFICATE REQUEST-----\n", &key, &issuer.anchors_pem()] {
         let error = issuer.node(NODE, bad, NOW).await.unwrap_err();
         assert_eq!(error.code(), "csr_invalid", "{error}");
     }
@@ -191,7 +191,7 @@ async fn a_program_that_fails_hangs_or_lies_is_told_apart() {
     assert_eq!(down.code(), "authority_unavailable");
     assert!(down.to_string().ends_with("it ended with 7: the token is sealed"), "{down}");
     assert_eq!(answer("cat >/dev/null; echo fine").await.code(), "authority_broken");
-    let foreign = issuer(BuiltIn::generate(NOW).unwrap()).anchors_pem().to_owned();
+    let foreign = issuer(BuiltIn::generate(NOW).unwrap()).anchors_pem();
     let other = answer(&format!("cat <<'END'\n{foreign}END\n")).await;
     assert_eq!(other.code(), "authority_broken", "{other}");
     let nothing = CommandAuthority::new(Path::new("/no/program"), anchor.clone()).unwrap();

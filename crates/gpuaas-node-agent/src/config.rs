@@ -105,7 +105,8 @@ impl AgentFile {
         if !self.control_plane_url.starts_with("https://") {
             return Err(ConfigError::PlainUrl { url: self.control_plane_url });
         }
-        let ca_pem = self.ca_file.map(|path| read(&root.join(path))).transpose()?;
+        let ca_file = self.ca_file.map(|path| root.join(path));
+        let ca_pem = ca_file.as_deref().map(read).transpose()?;
         let control_plane = if self.trust_system {
             ControlPlane::with_system_roots(&self.control_plane_url, ca_pem.as_deref())?
         } else {
@@ -124,6 +125,7 @@ impl AgentFile {
             ready_file: Some(root.join(self.run_dir).join("ready.json")),
             ready: None,
             host: Host::at(root.clone(), emulator),
+            ca_file,
             env,
             max_backoff_seconds: 60.0,
         };

@@ -110,6 +110,9 @@ pub struct Identity {
     pub poll_seconds: u32,
     /// Keys whose tasks are carried out.
     pub task_keys: TaskKeys,
+    /// Digest of the trust bundle that the control plane gave last; none: it gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_digest: Option<String>,
 }
 
 impl std::fmt::Debug for Identity {
@@ -248,6 +251,7 @@ mod tests {
             heartbeat_interval_seconds: 30,
             poll_seconds: 20,
             task_keys: TaskKeys::default(),
+            trust_digest: None,
         };
         store.save_key(run, &NodeKey::generate().unwrap()).unwrap();
         store.save(&identity).unwrap();

@@ -162,6 +162,15 @@ impl ControlPlane {
         Self { base, http, ca_pem: None, system_roots: false, local_address: None, bearer: None }
     }
 
+    /// The same control plane for whoever trusts `ca_pem` in the place of what was trusted before.
+    ///
+    /// # Errors
+    /// See [`http_client`].
+    pub fn trusting_instead(&self, ca_pem: &[u8]) -> Result<Self, SetupError> {
+        let http = build(Some(ca_pem), self.system_roots, None, self.local_address)?;
+        Ok(Self { http, ca_pem: Some(ca_pem.into()), bearer: None, ..self.clone() })
+    }
+
     /// Whether it is reached over TLS, and so asks for certificates.
     #[must_use]
     pub fn is_tls(&self) -> bool {

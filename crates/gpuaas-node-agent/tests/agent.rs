@@ -37,6 +37,7 @@ fn config(root: &Path) -> AgentConfig {
         ready_file: Some(root.join("run/ready.json")),
         ready: None,
         host: Host::Root(HostRoot::new(root)),
+        ca_file: None,
         env: AgentEnv::default(),
         max_backoff_seconds: 20.0,
     }
@@ -452,6 +453,7 @@ async fn an_agent_whose_certificate_has_expired_keeps_asking_and_enrolls_no_more
         heartbeat_interval_seconds: 10,
         poll_seconds: 0,
         task_keys: task_keys(1, &[]),
+        trust_digest: None,
     };
     let config = config(dir.path());
     config.identity.save(&identity).unwrap();

@@ -33,6 +33,7 @@ fn config(root: &Path, state: &Path) -> AgentConfig {
         ready_file: Some(state.join("run/ready.json")),
         ready: None,
         host: Host::Root(HostRoot::new(root)),
+        ca_file: None,
         env: AgentEnv { state_dir: Some(state.to_owned()), ..AgentEnv::default() },
         max_backoff_seconds: 20.0,
     }

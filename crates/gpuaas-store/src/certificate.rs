@@ -35,10 +35,12 @@ pub struct StoredCertificate {
     pub not_after: Timestamp,
     /// How, when and why it ended before its time.
     pub ended: Option<(CertificateEnding, Timestamp, String)>,
+    /// Generation of the authority that signed it.
+    pub authority: i64,
 }
 
-pub(crate) const CERTIFICATE_COLUMNS: &str =
-    "serial, node_id, run_id, issued_at, not_before, not_after, ended_as, ended_at, end_reason";
+pub(crate) const CERTIFICATE_COLUMNS: &str = "serial, node_id, run_id, issued_at, not_before, not_after, ended_as, ended_at, end_reason, \
+     authority";
 
 pub(crate) fn read_certificate(mut cols: Cols<'_>) -> Result<StoredCertificate, StoreError> {
     let mut stored = StoredCertificate {
@@ -49,10 +51,12 @@ pub(crate) fn read_certificate(mut cols: Cols<'_>) -> Result<StoredCertificate, 
         not_before: cols.at()?,
         not_after: cols.at()?,
         ended: None,
+        authority: 1,
     };
     let (how, at): (Option<CertificateEnding>, _) = (cols.opt_enum_str()?, cols.opt_at()?);
     let why: Option<String> = cols.next()?;
     stored.ended = how.zip(at).map(|(how, at)| (how, at, why.unwrap_or_default()));
+    stored.authority = cols.next()?;
     Ok(stored)
 }
 

@@ -44,6 +44,7 @@ mod agent;
 mod approval;
 mod audit;
 mod audit_chain;
+mod authority;
 mod batch;
 mod bmc_access;
 mod bundle;
@@ -116,6 +117,7 @@ pub use approval::{
 };
 pub use audit::{AuditEntry, AuditFilter};
 pub use audit_chain::AuditChainRows;
+pub use authority::{NewAuthority, StoredAuthority};
 pub use batch::{
     BatchAdvance, MemberRun, MemberStart, NewBatch, OperatorBatchCommand, StoredBatch, StoredMember,
 };

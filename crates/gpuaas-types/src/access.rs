@@ -223,6 +223,10 @@ operations! {
     POST   "/api/v1/runs/{run}/cancel"                           Operator SiteOfRun;
     POST   "/api/v1/runs/{run}/skip-check"                       Operator SiteOfRun;
     POST   "/api/v1/runs/{run}/take-over"                        Operator SiteOfRun;
+    GET    "/api/v1/authority"                                   Admin    Everywhere;
+    POST   "/api/v1/authority"                                   Admin    Everywhere;
+    POST   "/api/v1/authority/activate"                          Admin    Everywhere;
+    POST   "/api/v1/authority/retire"                            Admin    Everywhere;
     GET    "/api/v1/task-keys"                                   Viewer   Shared;
     POST   "/api/v1/task-keys"                                   Admin    Everywhere;
     POST   "/api/v1/task-keys/activate"                          Admin    Everywhere;

@@ -35,7 +35,7 @@ pub use agent_version::AgentVersion;
 pub use bootstrap::{BootstrapPhase, BootstrapProgress, BundlePhase, PhaseOutcome, ProgressStatus};
 pub use enrollment::{
     EnrollRequest, EnrollResponse, HeartbeatRequest, HeartbeatResponse, NodeCertificate,
-    RenewRequest, TpmQuote,
+    RenewRequest, TpmQuote, TrustBundle,
 };
 pub use gate::{Gate, GateCheck, GateClass, GateReport, Gates};
 pub use host_check::HostCheck;

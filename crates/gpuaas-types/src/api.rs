@@ -2,12 +2,16 @@
 //!
 //! Every stored resource reads alike: `id, spec, status, revision, created_at, updated_at`.
 
+mod authority;
 mod certificate;
 mod maas_view;
 mod node_problem;
 mod run_plan;
 mod task_key;
 
+pub use authority::{
+    AuthorityReport, AuthorityState, AuthorityView, ChangeAuthority, StageAuthority,
+};
 pub use certificate::{CertificateState, CertificateView, NodeCertificates, RevokeCertificate};
 pub use maas_view::MaasView;
 pub use node_problem::{Connectivity, ConnectivityState, NodeProblem};

@@ -14,6 +14,7 @@ pub use gpuaas_client::arguments::{ApiArgs, ConnectionArgs, Format};
 
 mod approval;
 mod audit;
+mod authority;
 mod backup;
 mod batch;
 #[cfg(feature = "bench")]
@@ -47,6 +48,7 @@ pub use audit::{
     AuditCommand, AuditExportArgs, AuditForm, AuditListArgs, AuditTarget, AuditVerifyArgs,
     NodeTimelineArgs, PageArgs,
 };
+pub use authority::{AuthorityChangeArgs, AuthorityCommand, AuthorityStageArgs};
 pub use backup::{BackupArgs, RestoreArgs};
 pub use batch::{BatchCommand, BatchListArgs, BatchOrderArgs, BatchStartArgs};
 #[cfg(feature = "bench")]
@@ -190,6 +192,9 @@ pub enum Command {
     /// Keys that sign tasks for agents.
     #[command(subcommand)]
     TaskKey(TaskKeyCommand),
+    /// The certificate authority that signs nodes' certificates.
+    #[command(subcommand)]
+    Authority(AuthorityCommand),
     /// The master keys that seal what is secret in the database.
     #[command(subcommand)]
     Key(KeyCommand),

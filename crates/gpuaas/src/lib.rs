@@ -8,6 +8,7 @@ pub mod args;
 mod audit;
 mod audit_chain;
 mod audit_sink;
+mod authority;
 mod backup;
 pub mod batch;
 #[cfg(feature = "bench")]

@@ -5,7 +5,9 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_types::codes::CommandCode;
 
 use crate::args::Command;
-use crate::{approval, audit, batch, bundle, commands, events, login, slice, task_key, token};
+use crate::{
+    approval, audit, authority, batch, bundle, commands, events, login, slice, task_key, token,
+};
 
 /// Carries out a command that asks a control plane for something.
 ///
@@ -24,6 +26,7 @@ pub(crate) async fn run(command: Command, terminal: &mut Terminal) -> Result<(),
         Command::Webhook(command) => events::webhook(command, terminal).await,
         Command::Audit(command) => audit::run(command, terminal).await,
         Command::Slice(command) => slice::run(command, terminal).await,
+        Command::Authority(command) => authority::run(command, terminal).await,
         Command::TaskKey(command) => task_key::run(command, terminal).await,
         Command::Token(command) => token::run(command, terminal).await,
         Command::Login(args) => login::login(args, terminal).await,

@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) mod admin_token;
 mod audit_relay;
+mod authority_watch;
 mod control_plane;
 mod data_folder;
 mod limits;
@@ -48,6 +49,7 @@ mod socket_activation;
 use crate::master_key::MasterKeySources;
 use crate::vault::VaultKeys;
 
+use self::authority_watch::{AuthorityWatch, Followers, OwnHttp};
 use self::data_folder::unwritable;
 pub(crate) use self::data_folder::{database_url, embedded_path, make_private_dir};
 use self::limits::BothLimits;
@@ -230,7 +232,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let operators = operators::prepare(&options.operators, addr, issuer).await?;
     let anchors = [operators.anchor_pem.as_deref(), anchor_pem.as_deref()];
     operators::write_anchors(&options.data, anchors)?;
-    let http = own_http(anchor_pem.as_deref())?;
+    let http = Arc::new(OwnHttp::new(anchor_pem.as_deref())?);
     let limits = BothLimits::new(&options.limits, nodes.is_none())
         .within_open_files(limits::raise_open_files());
     let settings = ApiSettings {
@@ -240,7 +242,9 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         ..options.settings
     };
     let mut config = EngineConfig::new(&node_url, agent);
-    config.node_anchor_pem = anchor_pem;
+    config.node_anchors.replace(anchor_pem);
+    let followers = Followers { anchors: config.node_anchors.clone(), http: Arc::clone(&http) };
+    let watch = AuthorityWatch::new(&store, &options.data, (nodes.as_ref(), &operators), followers);
     (options.tune)(&mut config);
     let (keys, clock) = (&options.master_key, &options.clock);
     let connect = options.connect.unwrap_or_else(|| connect_over_http(keys, clock));
@@ -252,7 +256,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         connect: Arc::clone(&connect),
         bundles: Arc::clone(&bundles),
         artifacts: Arc::clone(&artifacts),
-        http: Arc::new(http),
+        http,
         config,
     };
     let engine = Engine::start_with(parts, options.failpoints);
@@ -274,9 +278,8 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         settings,
     };
     let delivery = event_delivery(&state, options.nats).await?;
-    let stop = CancellationToken::new();
-    let scheme = operators.scheme();
-    let sockets = Sockets { socket, operators, nodes, limits };
+    let (stop, scheme) = (CancellationToken::new(), operators.scheme());
+    let sockets = Sockets { socket, operators, nodes, limits, watch };
     let listeners = listeners::spawn(sockets, options.retention, delivery, state, &stop);
     Ok(ServeHandle {
         addr,
@@ -474,14 +477,6 @@ fn connect_over_http(keys: &MasterKeySources, clock: &Arc<dyn Clock>) -> Arc<dyn
     let vault = keys.vault.clone();
     let keys = vault.map(|vault| Arc::new(VaultKeys::new(vault)) as Arc<dyn ReadKey>);
     Arc::new(HttpConnect::new(Arc::clone(clock)).with_keys(keys))
-}
-
-/// A client for the own URLs, as nodes will ask them.
-fn own_http(anchor_pem: Option<&str>) -> Result<reqwest::Client, Failure> {
-    let anchor = anchor_pem.map(str::as_bytes);
-    gpuaas_node_agent::protocol::http_client(anchor, true)
-        .or_else(|_| gpuaas_node_agent::protocol::http_client(anchor, false))
-        .map_err(|error| Failure::local(CommandCode::HttpUnavailable, error.to_string()))
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::signature::{Described, Schemas, Signature};
 use crate::{
-    access, approvals, audit, batches, bundles, certificates, control, drift, event_sinks, events,
-    explain, metrics, node_change, node_claims, nodes, offboarding, onboard_plan, profiles,
-    removal, roce, runs, secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys,
-    tasks, telemetry, tokens,
+    access, approvals, audit, authorities, batches, bundles, certificates, control, drift,
+    event_sinks, events, explain, metrics, node_change, node_claims, nodes, offboarding,
+    onboard_plan, profiles, removal, roce, runs, secrets, sites, slice_claims, slice_launch,
+    slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// A row: an operation as the document shows it.
@@ -142,6 +142,11 @@ fn of_control_plane() -> Vec<Row> {
         row!(GET "/api/v1/tokens" tokens::list "The tokens of programs"),
         row!(POST "/api/v1/tokens" tokens::create "Make a token").answers(&[201]),
         row!(POST "/api/v1/tokens/{token}/revoke" tokens::revoke "Take a token back"),
+        row!(GET "/api/v1/authority" authorities::show "The certificate authority of nodes"),
+        row!(POST "/api/v1/authority" authorities::stage_authority "Make the next certificate authority")
+            .answers(&[201]),
+        row!(POST "/api/v1/authority/activate" authorities::activate "Sign with the next authority"),
+        row!(POST "/api/v1/authority/retire" authorities::retire "Trust an authority no longer"),
         row!(GET "/api/v1/task-keys" task_keys::list "The keys that sign what agents are told"),
         row!(POST "/api/v1/task-keys" task_keys::stage_key "Make the next key").answers(&[201]),
         row!(POST "/api/v1/task-keys/activate" task_keys::activate "Sign with the next key"),

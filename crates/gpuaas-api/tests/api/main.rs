@@ -6,6 +6,7 @@ mod access;
 mod agents;
 mod approvals;
 mod audit;
+mod authority_rollover;
 mod batches;
 mod bundles;
 mod changes;

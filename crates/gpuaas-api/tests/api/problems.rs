@@ -97,6 +97,7 @@ async fn enroll(rig: &Rig, (node_id, run_id): (NodeId, RunId), life_seconds: f64
         serial: "0a".to_owned(),
         not_before: now,
         not_after: now.plus_seconds(life_seconds),
+        authority: 1,
     };
     let enroll = NewEnrollment {
         hash,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use gpuaas_api::NodeAccess;
+use gpuaas_api::{ApiSettings, NodeAccess};
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_identity::listener::{ServerCertificate, server_config};
 use gpuaas_identity::server::{HttpServer, Security};
@@ -46,6 +46,8 @@ pub(crate) struct Tls {
     pub(crate) operators: String,
     /// Where nodes are.
     pub(crate) nodes: String,
+    /// That of the nodes' listener.
+    certificate: Arc<ServerCertificate>,
 }
 
 /// An authority of somebody's.
@@ -60,9 +62,15 @@ impl Tls {
     /// With a site and a profile. Its clock stands at ten days ago, so that it may be moved both
     /// ways without overtaking the wall's.
     pub(crate) async fn new() -> Self {
+        Self::with(ApiSettings::default()).await
+    }
+
+    /// The same, with other settings.
+    pub(crate) async fn with(settings: ApiSettings) -> Self {
         let issuer = issuer();
         let begin = RealClock.now().plus_seconds(-10.0 * 86_400.0).as_micros();
-        let mut rig = Rig::made(NodeAccess::Certificates(Arc::clone(&issuer)), begin).await;
+        let access = NodeAccess::Certificates(Arc::clone(&issuer));
+        let mut rig = Rig::set(access, begin, settings).await;
         rig.add_site().await;
         let any = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (plain, tls) = (any().await, any().await);
@@ -70,7 +78,8 @@ impl Tls {
         let nodes = format!("https://{}", tls.local_addr().unwrap());
         let names = vec!["127.0.0.1".to_owned()];
         let (certified, _) = issuer.server(names, RealClock.now()).await.unwrap();
-        let config = server_config(Arc::new(ServerCertificate::new(certified))).unwrap();
+        let certificate = Arc::new(ServerCertificate::new(certified));
+        let config = server_config(Arc::clone(&certificate)).unwrap();
         let security = Security::Tls { config, reader: Some(issuer.reader().unwrap()) };
         let spawn = |socket, security, kind, router| {
             let limits = ListenerLimits::defaults(kind);
@@ -79,14 +88,21 @@ impl Tls {
         };
         spawn(tls, security, ListenerKind::Nodes, rig.nodes.take().unwrap());
         spawn(plain, Security::Plain, ListenerKind::Operators, rig.router.clone());
-        Self { rig, issuer, operators, nodes }
+        Self { rig, issuer, operators, nodes, certificate }
+    }
+
+    /// Gives the nodes' listener a certificate of the authority that signs now.
+    pub(crate) async fn renew_listener(&self) {
+        let names = vec!["127.0.0.1".to_owned()];
+        let (certified, _) = self.issuer.server(names, RealClock.now()).await.unwrap();
+        self.certificate.replace(certified);
     }
 
     /// A client that trusts the control plane and shows this.
     pub(crate) fn client(&self, shows: Option<(&Key, &str)>) -> reqwest::Client {
         drop(rustls::crypto::ring::default_provider().install_default());
-        let anchor = self.issuer.anchors_pem().as_bytes();
-        let anchors = reqwest::Certificate::from_pem_bundle(anchor).unwrap();
+        let anchors = self.issuer.anchors_pem();
+        let anchors = reqwest::Certificate::from_pem_bundle(anchors.as_bytes()).unwrap();
         let builder = reqwest::Client::builder().tls_certs_only(anchors);
         let builder = match shows {
             Some((key, chain)) => {

@@ -2,7 +2,9 @@
 
 use gpuaas_types::access::{AccessView, MintedToken, TokenRequest, TokenRevocation, TokenView};
 use gpuaas_types::agent::TaskKeys;
-use gpuaas_types::api::{ActivateTaskKey, List, RetireTaskKey};
+use gpuaas_types::api::{
+    ActivateTaskKey, AuthorityReport, ChangeAuthority, List, RetireTaskKey, StageAuthority,
+};
 use gpuaas_types::codes::CommandCode;
 use reqwest::Method;
 use reqwest::header::WWW_AUTHENTICATE;
@@ -89,6 +91,34 @@ impl ApiClient {
         body: &TokenRevocation,
     ) -> Result<List<TokenView>, Failure> {
         self.send(Method::POST, &["tokens", name, "revoke"], Some(body)).await
+    }
+
+    /// `GET /api/v1/authority`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn authority(&self) -> Result<AuthorityReport, Failure> {
+        self.get(&["authority"]).await
+    }
+
+    /// `POST /api/v1/authority`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn stage_authority(&self, body: &StageAuthority) -> Result<AuthorityReport, Failure> {
+        self.send(Method::POST, &["authority"], Some(body)).await
+    }
+
+    /// `POST /api/v1/authority/VERB`, where that is `activate` or `retire`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn change_authority(
+        &self,
+        verb: &str,
+        body: &ChangeAuthority,
+    ) -> Result<AuthorityReport, Failure> {
+        self.send(Method::POST, &["authority", verb], Some(body)).await
     }
 
     /// `GET /api/v1/task-keys`.

@@ -114,6 +114,7 @@ impl Fleet {
                     "hostname": inputs.hostname,
                     "gates": gates(inputs),
                 }))),
+                ca_file: None,
                 env: AgentEnv::default(),
                 max_backoff_seconds: LONGEST_PAUSE_SECONDS,
             },

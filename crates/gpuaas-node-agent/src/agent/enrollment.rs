@@ -32,7 +32,7 @@ pub(super) async fn enroll(agent: &Agent) -> Result<Identity, AgentError> {
         csr_pem: None,
         tpm_quote: None,
     };
-    let key = agent.control_plane.is_tls().then(|| load_or_create_key(agent)).transpose();
+    let key = agent.control_plane().is_tls().then(|| load_or_create_key(agent)).transpose();
     let key = key.map_err(AgentError::NoKey)?;
     request.csr_pem = key.as_ref().map(|key| key.csr_pem.clone());
     if let Some(csr) = &request.csr_pem {
@@ -40,7 +40,7 @@ pub(super) async fn enroll(agent: &Agent) -> Result<Identity, AgentError> {
     }
     let mut backoff = agent.backoff("enroll");
     let identity = loop {
-        let response = agent.control_plane.enroll(&config.enrollment_token, &request).await;
+        let response = agent.control_plane().enroll(&config.enrollment_token, &request).await;
         match response.and_then(|response| accept_response(agent, response, key.as_ref())) {
             Ok(identity) => break identity,
             Err(ControlPlaneError::Refused(problem)) => {
@@ -110,6 +110,7 @@ fn accept_response(
         heartbeat_interval_seconds: response.heartbeat_interval_seconds.max(1),
         poll_seconds: response.poll_seconds,
         task_keys: response.task_keys,
+        trust_digest: None,
     };
     let unusable = |error: SetupError| ControlPlaneError::Malformed(error.to_string());
     agent.assume_identity(identity.clone()).map_err(unusable)?;

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use super::state::{Agent, DISK_FULL, pause_seconds};
+use super::trust;
 use crate::atomic_file;
 use crate::identity::Identity;
 use crate::operate::update;
@@ -58,6 +59,7 @@ async fn send(agent: &Agent) -> Result<(), ControlPlaneError> {
         uptime_seconds: agent.config.host.uptime_seconds().unwrap_or_else(since_start),
         task_keys_revision: agent.task_keys().revision,
         troubles: troubles(agent),
+        trust_digest: agent.identity().and_then(|identity| identity.trust_digest),
     };
     let response = agent.authenticated().heartbeat(&heartbeat).await?;
     if let Some(at) = response.at {
@@ -65,6 +67,12 @@ async fn send(agent: &Agent) -> Result<(), ControlPlaneError> {
     }
     if let Some(keys) = response.task_keys {
         accept_task_keys(agent, &keys);
+    }
+    if let Some(bundle) = response.trust_bundle {
+        trust::accept_bundle(agent, &heartbeat, bundle).await;
+    }
+    if response.renew_certificate {
+        agent.renewal_asked.notify_one();
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod renewals;
 mod slice_survey;
 mod state;
 mod task_loop;
+mod trust;
 
 use std::sync::Arc;
 
@@ -85,6 +86,7 @@ pub async fn trial(
         uptime_seconds: config.host.uptime_seconds().unwrap_or_default(),
         task_keys_revision: identity.task_keys.revision,
         troubles: Vec::new(),
+        trust_digest: identity.trust_digest,
     };
     loop {
         match control_plane.heartbeat(&heartbeat).await {

@@ -25,8 +25,10 @@ pub(super) async fn run(agent: &Agent, identity: &Identity) {
         let Some(certificate) = certificate else { return };
         let due_seconds = renew_at(certificate, spread).seconds_since(agent.clock.now());
         if due_seconds > 0.0 {
-            agent.clock.sleep(due_seconds.min(MAX_SLEEP_SECONDS)).await;
-            continue;
+            tokio::select! {
+                () = agent.clock.sleep(due_seconds.min(MAX_SLEEP_SECONDS)) => continue,
+                () = agent.renewal_asked.notified() => {}
+            }
         }
         match renew(agent).await {
             Ok(next) => {

@@ -40,6 +40,9 @@ pub struct AgentConfig {
     pub ready: Option<oneshot::Sender<NodeId>>,
     /// The host that the agent works on.
     pub host: Host,
+    /// File of what the agent trusts for its control plane, a path of this process; none: it is in no
+    /// file.
+    pub ca_file: Option<PathBuf>,
     /// What the agent works with beside the host.
     pub env: AgentEnv,
     /// Longest pause between attempts while the control plane does not answer, in seconds.
@@ -71,7 +74,7 @@ pub enum AgentError {
 pub(super) struct Agent {
     pub(super) config: AgentConfig,
     /// The control plane without a credential, for the enrollment.
-    pub(super) control_plane: ControlPlane,
+    control_plane: Mutex<ControlPlane>,
     pub(super) clock: Arc<dyn AgentClock>,
     pub(super) started_at: Timestamp,
     pub(super) started_monotonic_seconds: f64,
@@ -79,6 +82,8 @@ pub(super) struct Agent {
     pub(super) heartbeat_accepted: Notify,
     /// A task changed the host; wakes the loop that reports gates.
     pub(super) host_changed: Notify,
+    /// The control plane wants the certificate to be renewed now.
+    pub(super) renewal_asked: Notify,
     /// Cancelled when the first heartbeat was accepted.
     pub(super) first_heartbeat: CancellationToken,
     /// The task at hand.
@@ -112,7 +117,8 @@ impl Agent {
             carried_out: CarriedOutTasks::load(config.env.state_dir.as_deref()),
             config,
             authenticated: Mutex::new(control_plane.clone()),
-            control_plane,
+            control_plane: Mutex::new(control_plane),
+            renewal_asked: Notify::new(),
             clock,
             heartbeat_accepted: Notify::new(),
             host_changed: Notify::new(),
@@ -123,6 +129,24 @@ impl Agent {
             task_keys: Mutex::default(),
             clock_offset_seconds: Mutex::default(),
         }
+    }
+
+    /// The control plane without a credential.
+    pub(super) fn control_plane(&self) -> ControlPlane {
+        self.control_plane.lock().clone()
+    }
+
+    /// Uses another view of the control plane, and `identity`, for every call from now on.
+    ///
+    /// # Errors
+    /// Its credential cannot be used.
+    pub(super) fn trust(
+        &self,
+        control_plane: ControlPlane,
+        identity: Identity,
+    ) -> Result<(), SetupError> {
+        *self.control_plane.lock() = control_plane;
+        self.assume_identity(identity)
     }
 
     /// The control plane with the agent's credential.
@@ -140,7 +164,7 @@ impl Agent {
     /// # Errors
     /// Its credential cannot be used.
     pub(super) fn assume_identity(&self, identity: Identity) -> Result<(), SetupError> {
-        *self.authenticated.lock() = self.control_plane.with_credential(&identity.credential)?;
+        *self.authenticated.lock() = self.control_plane().with_credential(&identity.credential)?;
         *self.identity.lock() = Some(identity);
         Ok(())
     }

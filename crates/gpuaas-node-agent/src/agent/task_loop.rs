@@ -118,6 +118,7 @@ async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult {
         }
     }
     let mut env = agent.config.env.clone();
+    env.control_plane = env.control_plane.map(|_| agent.control_plane());
     env.secrets.extend(agent.identity().map(|it| it.credential.secrets()).unwrap_or_default());
     let completed = tasks::run(&agent.config.host, &env, &task.spec).await;
     entry.result = Some(completed.result);

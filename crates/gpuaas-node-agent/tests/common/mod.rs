@@ -175,7 +175,7 @@ impl FakeControlPlane {
 
     /// What its clients shall trust.
     pub(crate) fn anchor_pem(&self) -> Option<String> {
-        self.issuer.as_ref().map(|issuer| issuer.anchors_pem().to_owned())
+        self.issuer.as_ref().map(|issuer| issuer.anchors_pem())
     }
 
     pub(crate) fn plane(&self) -> ControlPlane {
@@ -361,7 +361,14 @@ async fn heartbeat(
         seen.newer_keys.clone()
     });
     let at = Some(HostClock.now());
-    Ok(Json(HeartbeatResponse { new: false, at, task_keys }).into_response())
+    Ok(Json(HeartbeatResponse {
+        new: false,
+        at,
+        task_keys,
+        trust_bundle: None,
+        renew_certificate: false,
+    })
+    .into_response())
 }
 
 async fn gates(

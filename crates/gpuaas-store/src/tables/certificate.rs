@@ -59,6 +59,8 @@ pub struct NewCertificate {
     pub not_before: Timestamp,
     /// Last moment at which it is valid.
     pub not_after: Timestamp,
+    /// Generation of the authority that signed it.
+    pub authority: i64,
 }
 
 pub(crate) async fn insert(
@@ -70,7 +72,7 @@ pub(crate) async fn insert(
 ) -> Result<(), StoreError> {
     conn.execute(
         "INSERT INTO node_certificate (fingerprint, serial, node_id, run_id, issued_at, \
-         not_before, not_after) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+         not_before, not_after, authority) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         args![
             &new.fingerprint,
             &new.serial,
@@ -78,7 +80,8 @@ pub(crate) async fn insert(
             run_id.0,
             now,
             new.not_before,
-            new.not_after
+            new.not_after,
+            new.authority
         ],
     )
     .await

@@ -55,6 +55,7 @@ pub(super) const TABLES: &[(&str, Movement)] = &[
     ("bundle_key", Moves),
     ("node_gate", Moves),
     ("task_key", Moves),
+    ("certificate_authority", Moves),
     ("node_certificate", Moves),
     ("input_secret", Moves),
     ("agent_watch", Moves),

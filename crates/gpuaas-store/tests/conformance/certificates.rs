@@ -15,6 +15,7 @@ fn certificate(name: &str) -> NewCertificate {
         serial: name.to_owned(),
         not_before: at(-10.0),
         not_after: at(1000.0),
+        authority: 1,
     }
 }
 

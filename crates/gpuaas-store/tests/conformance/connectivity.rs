@@ -155,6 +155,7 @@ fn the_latest_certificate_of_each_node_is_found() {
                 serial: serial.to_owned(),
                 not_before: at(seconds),
                 not_after: at(seconds + 100.0),
+                authority: 1,
             };
             let first = format!("a{number}");
             let enroll = NewEnrollment {

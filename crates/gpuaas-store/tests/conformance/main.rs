@@ -14,6 +14,7 @@ mod addresses;
 mod agents;
 mod approvals;
 mod audit_chain;
+mod authorities;
 mod batches;
 mod bundles;
 mod certificates;

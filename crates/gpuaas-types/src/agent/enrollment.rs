@@ -100,6 +100,18 @@ pub struct HeartbeatRequest {
     /// What keeps the agent from working as it should, as stable words such as `disk_full`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
+    /// Digest of the [`TrustBundle`] that it was given last; none: it was given none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_digest: Option<String>,
+}
+
+/// What an agent trusts for its control plane, in the place of what it trusted before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustBundle {
+    /// What the control plane knows it by.
+    pub digest: String,
+    /// Certificates, PEM.
+    pub pem: String,
 }
 
 /// Answer to a heartbeat. `E` as in [`TaskBatch`].
@@ -113,6 +125,12 @@ pub struct HeartbeatResponse<E> {
     /// The envelope around newer [`TaskKeys`].
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub task_keys: Option<E>,
+    /// Another bundle than the one that the agent has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_bundle: Option<TrustBundle>,
+    /// Whether the agent is to renew its certificate now: its authority signs no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renew_certificate: bool,
 }
 
 const fn none<E>() -> Option<E> {

@@ -64,6 +64,10 @@ CertificateEnd "certificate_end" "Certificates are not near their end" {
     doc: "A certificate in a file has ended, or ends within `--certificate-days`",
     next_action: "put a new certificate into the file: a running control plane reads it again",
 }
+AuthorityEnd "authority_end" "The certificate authority of nodes is not near its end" {
+    doc: "The certificate authority that signs nodes' certificates ends within a year, or was not replaced to the end",
+    next_action: "let another one take its place, without reimaging: `gpuaas authority stage --reason TEXT`, `gpuaas authority activate --reason TEXT`, `gpuaas authority retire --reason TEXT`",
+}
 SiteReachable "site_reachable" "The region answers" {
     doc: "A site's region does not answer, or what answers is no MAAS",
     next_action: "see that the address is right and MAAS runs: `gpuaas site list`, `gpuaas site set SITE --url URL --api-key-file FILE`",

@@ -3,14 +3,20 @@
 
 use std::collections::BTreeMap;
 
+use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{
     DatabaseInspection, SchemaVersion, Store, insecure_database_host, inspect_database,
 };
+use gpuaas_types::Timestamp;
+use gpuaas_types::api::AuthorityState;
 use gpuaas_types::codes::DoctorCheckCode as Check;
 
 use super::finding::Finding;
 use crate::args::DoctorArgs;
 use crate::serve::{database_url, embedded_path};
+
+/// How near its end the certificate authority of nodes may be, in seconds: a year.
+const AUTHORITY_SECONDS: f64 = 365.25 * 86_400.0;
 
 /// Looks at the database. Answers it open, where it is one of this version.
 pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Option<Store> {
@@ -55,6 +61,7 @@ pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Opt
         Ok(store) => {
             findings.push(Finding::ok(Check::MasterKey, &key_subject, "it is the database's"));
             findings.push(audit_chain(&store, &subject).await);
+            findings.push(authority_end(&store, RealClock.now()).await);
             findings.extend(control_planes(&store).await);
             Some(store)
         }
@@ -119,6 +126,32 @@ async fn control_planes(store: &Store) -> Option<Finding> {
         .map(|((version, schema), count)| format!("{count} of {version} (tables {schema})"))
         .collect();
     (!seen.is_empty()).then(|| Finding::ok(Check::DatabaseSchema, SUBJECT, seen.join(", ")))
+}
+
+/// Until when the authority counts that signs nodes' certificates, and whether another one takes its place.
+async fn authority_end(store: &Store, now: Timestamp) -> Finding {
+    const SUBJECT: &str = "certificate authority";
+    let known = match store.authorities().await {
+        Ok(known) => known,
+        Err(error) => return Finding::skipped(Check::AuthorityEnd, SUBJECT, error.to_string()),
+    };
+    let views = known.iter().map(|one| &one.view);
+    let Some(active) = views.clone().find(|one| one.state == AuthorityState::Active) else {
+        return Finding::skipped(Check::AuthorityEnd, SUBJECT, "there is none of our own");
+    };
+    let next = views
+        .clone()
+        .find(|one| matches!(one.state, AuthorityState::Staged | AuthorityState::Retiring));
+    let seen = match next {
+        Some(next) => {
+            format!("it ends at {}, and {} is {}", active.not_after, next.generation, next.state)
+        }
+        None => format!("it ends at {}", active.not_after),
+    };
+    if active.not_after.seconds_since(now) < AUTHORITY_SECONDS {
+        return Finding::fault(Check::AuthorityEnd, SUBJECT, seen);
+    }
+    Finding::ok(Check::AuthorityEnd, SUBJECT, seen)
 }
 
 async fn audit_chain(store: &Store, subject: &str) -> Finding {

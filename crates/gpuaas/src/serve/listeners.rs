@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::authority_watch::AuthorityWatch;
 use super::limits::BothLimits;
 use super::retention::Retention;
 use super::server_certificate::Upkeep;
@@ -25,6 +26,8 @@ pub(super) struct Sockets {
     pub(super) operators: operators::Prepared,
     pub(super) nodes: Option<nodes::Prepared>,
     pub(super) limits: BothLimits,
+    /// What follows the certificate authority of nodes.
+    pub(super) watch: Option<AuthorityWatch>,
 }
 
 /// Answers operators, and nodes where they have a listener of their own; delivers events; applies the
@@ -36,7 +39,7 @@ pub(super) fn spawn(
     state: ApiState,
     stop: &CancellationToken,
 ) -> Vec<JoinHandle<()>> {
-    let Sockets { socket, operators, nodes, limits } = sockets;
+    let Sockets { socket, operators, nodes, limits, watch } = sockets;
     let (store, clock) = (state.store.clone(), Arc::clone(&state.clock));
     let supervisor = state.supervisor.clone();
     let database = store.clone();
@@ -50,6 +53,9 @@ pub(super) fn spawn(
     }
     if let (Some(nodes), Some(router)) = (nodes, routers.nodes) {
         loops.extend(spawn_for_nodes(nodes, limits.nodes, router, &supervisor, stop));
+    }
+    if let Some(watch) = watch {
+        loops.push(supervisor.spawn("certificate authority", watch.run(stop.clone())));
     }
     loops.push(supervisor.spawn("event delivery", delivery.run(stop.clone())));
     if store.engine() == "postgresql" {

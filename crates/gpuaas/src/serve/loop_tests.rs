@@ -40,6 +40,7 @@ async fn a_loop_that_panics_ends_the_command_with_its_name() {
         "agent watch",
         "operator listener",
         "node listener",
+        "certificate authority",
         "node listener certificate",
         "task signals",
         "event delivery",

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gpuaas_api::{AuthoritySetError, load_authorities, new_authority};
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_identity::listener::server_config;
@@ -95,14 +96,16 @@ async fn prepare(
     };
     let names = names([host(rest).to_owned()], address.ip());
     let authority = authority(store, options).await?;
-    let issuer = Arc::new(Issuer::new(authority, options.lifetimes));
+    let issuer = Issuer::new(authority, options.lifetimes);
+    let is_delivered = options.files.is_none();
+    let issuer = Arc::new(if is_delivered { issuer } else { issuer.without_delivery() });
     let source = match &options.files {
         Some(files) => Source::Files(files.clone()),
         None => Source::Issuer { issuer: Arc::clone(&issuer), names },
     };
     let anchor_pem = match &options.files {
         Some(ServerFiles { anchor, .. }) => anchor.as_deref().map(read).transpose()?,
-        None => Some(issuer.anchors_pem().to_owned()),
+        None => Some(issuer.anchors_pem()),
     };
     let (certificate, upkeep) = source.start().await?;
     let unusable = |error: &dyn std::fmt::Display| {
@@ -122,7 +125,19 @@ async fn authority(store: &Store, options: &TlsOptions) -> Result<Arc<dyn Author
         let outside = CommandAuthority::new(program, read(anchors)?).map_err(failed)?;
         return Ok(Arc::new(outside));
     }
-    let proposed = SecretString::from(BuiltIn::generate(RealClock.now()).map_err(failed)?.to_pem());
-    let kept = store.ensure_node_authority(&proposed).await.map_err(store_failure)?;
-    Ok(Arc::new(BuiltIn::from_pem(kept.expose_secret()).map_err(failed)?))
+    if store.authorities().await.map_err(store_failure)?.is_empty() {
+        let now = RealClock.now();
+        let proposed = SecretString::from(BuiltIn::generate(now).map_err(failed)?.to_pem());
+        let kept = store.ensure_node_authority(&proposed).await.map_err(store_failure)?;
+        let first = BuiltIn::from_pem(kept.expose_secret()).map_err(failed)?;
+        let first = new_authority(first.anchors_pem(), None).map_err(failed)?;
+        store.note_first_authority(now, first).await.map_err(store_failure)?;
+    }
+    let loaded = load_authorities(store, options.files.is_none()).await;
+    let loaded = loaded.map_err(|error| match error {
+        AuthoritySetError::Store(error) => store_failure(error),
+        AuthoritySetError::Authority(error) => failed(error),
+    })?;
+    let none = || failed(AuthorityError::Broken("none of them signs".to_owned()));
+    Ok(Arc::new(loaded.ok_or_else(none)?))
 }

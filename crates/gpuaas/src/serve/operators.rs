@@ -87,7 +87,7 @@ pub(super) async fn prepare(
         None => {
             let names = own_names(&options.names, address.ip());
             let source = Source::Issuer { issuer: Arc::clone(issuer), names };
-            (source, Some(issuer.anchors_pem().to_owned()))
+            (source, Some(issuer.anchors_pem()))
         }
     };
     let (certificate, upkeep) = source.start().await?;

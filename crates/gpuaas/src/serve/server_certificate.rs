@@ -14,6 +14,7 @@ use gpuaas_types::codes::CommandCode;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use tokio::sync::Notify;
 
 /// Seconds between two looks whether a certificate of the authority is to be replaced.
 const LOOK_SECONDS: f64 = 3600.0;
@@ -113,7 +114,9 @@ impl Source {
         let (certified, at) = self.certificate().await?;
         let shown = certified.cert.clone();
         let certificate = Arc::new(ServerCertificate::new(certified));
-        let upkeep = Upkeep { source: self, certificate: Arc::clone(&certificate), shown, at };
+        let certificate_again = Arc::clone(&certificate);
+        let renewal = Arc::new(Notify::new());
+        let upkeep = Upkeep { source: self, certificate: certificate_again, shown, at, renewal };
         Ok((certificate, upkeep))
     }
 }
@@ -138,16 +141,30 @@ pub(super) struct Upkeep {
     /// The chain that new connections get.
     shown: Vec<CertificateDer<'static>>,
     at: Timestamp,
+    /// The authority is another one.
+    renewal: Arc<Notify>,
 }
 
 impl Upkeep {
+    /// What has the certificate be replaced at once.
+    pub(super) fn renewal(&self) -> Arc<Notify> {
+        Arc::clone(&self.renewal)
+    }
+
     pub(super) async fn run(mut self) {
+        let renewal = self.renewal();
         loop {
             let look_seconds = self.source.look_seconds();
-            RealClock.sleep_until(self.at.min(RealClock.now().plus_seconds(look_seconds))).await;
-            if RealClock.now() >= self.at {
-                self.renew().await;
+            let at = self.at.min(RealClock.now().plus_seconds(look_seconds));
+            tokio::select! {
+                () = RealClock.sleep_until(at) => {
+                    if RealClock.now() < self.at {
+                        continue;
+                    }
+                }
+                () = renewal.notified() => {}
             }
+            self.renew().await;
         }
     }
 

@@ -189,3 +189,67 @@ async fn a_damaged_database_is_named_and_left_as_it_is() {
     let store = Store::open("", MasterKey::from_bytes([1; 32])).await;
     assert_eq!(store.map(drop).unwrap_err().code(), "database_url_invalid");
 }
+
+/// Asks the API of a control plane with its admin token; the body of a good answer.
+async fn ask(handle: &ServeHandle, verb: &str, body: serde_json::Value) -> serde_json::Value {
+    let url = format!("{}/api/v1/authority{verb}", handle.url());
+    let token = handle.admin_token.clone().unwrap();
+    let request = reqwest::Client::new().post(url).bearer_auth(token).json(&body);
+    let answer = request.send().await.unwrap();
+    assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    answer.json().await.unwrap()
+}
+
+/// Whether the listener of nodes shows a certificate that leads to this anchor.
+async fn leads_to(handle: &ServeHandle, anchor: &str) -> bool {
+    let anchors = reqwest::Certificate::from_pem_bundle(anchor.as_bytes()).unwrap();
+    let client = reqwest::Client::builder().tls_certs_only(anchors).build().unwrap();
+    client.get(format!("{}/bootstrap/v1/health", handle.node_url)).send().await.is_ok()
+}
+
+async fn until(what: &str, reached: impl AsyncFn() -> bool) {
+    use gpuaas_engine::{Clock as _, RealClock};
+    let deadline = RealClock.now().plus_seconds(30.0);
+    while !reached().await {
+        assert!(RealClock.now() < deadline, "{what}: not within 30 s");
+        RealClock.sleep_until(RealClock.now().plus_seconds(0.05)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_authority_takes_over_across_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let trusted = || {
+        let text = fs::read_to_string(dir.path().join("data/ca.pem")).unwrap_or_default();
+        let end = "-----END CERTIFICATE-----\n";
+        text.split_inclusive(end).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let body = serde_json::json!({ "reason": "it ends", "actor": "ann" });
+    let handle = started(options(dir.path())).await;
+    let first = trusted();
+    assert_eq!(first.len(), 1);
+    ask(&handle, "", body.clone()).await;
+    until("the staged one is handed out", async || trusted().len() == 2).await;
+    let both = trusted();
+    assert_eq!(both[0], first[0]);
+    assert!(leads_to(&handle, &both[0]).await && !leads_to(&handle, &both[1]).await);
+    handle.shutdown().await;
+
+    let handle = started(options(dir.path())).await;
+    assert_eq!(trusted(), both);
+    ask(&handle, "/activate", body.clone()).await;
+    until("the listener has another certificate", async || leads_to(&handle, &both[1]).await).await;
+    assert!(leads_to(&handle, &both[0]).await, "for nodes that know the former one alone");
+    handle.shutdown().await;
+
+    let handle = started(options(dir.path())).await;
+    assert!(leads_to(&handle, &both[0]).await && leads_to(&handle, &both[1]).await);
+    ask(&handle, "/retire", body).await;
+    until("one is trusted", async || trusted() == both[1..]).await;
+    until("the former one leads nowhere", async || !leads_to(&handle, &both[0]).await).await;
+    handle.shutdown().await;
+    let handle = started(options(dir.path())).await;
+    assert_eq!(trusted(), both[1..]);
+    assert!(leads_to(&handle, &both[1]).await && !leads_to(&handle, &both[0]).await);
+    handle.shutdown().await;
+}

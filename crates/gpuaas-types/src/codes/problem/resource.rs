@@ -173,6 +173,29 @@ TaskKeyStaged "task_key_staged" "A staged key waits already" {
 NoTaskKeyStaged "no_task_key_staged" "No key is staged" {
     status: 409, owner: None, next_action: "`gpuaas task-key stage` makes one", doc: "There is no key that could begin to sign",
 }
+AuthorityStaged "authority_staged" "Another certificate authority is about to take over" {
+    status: 409, owner: None, next_action: "`gpuaas authority show` says how far it is: `gpuaas authority activate --reason TEXT` lets a staged one sign, `gpuaas authority retire --reason TEXT` ends the trust in one that signs no more, or in a staged one",
+    doc: "Two certificate authorities at a time are trusted",
+}
+NoAuthorityStaged "no_authority_staged" "No certificate authority is staged" {
+    status: 409, owner: None, next_action: "`gpuaas authority stage --reason TEXT` makes one", doc: "There is no authority that could begin to sign",
+}
+AuthorityNotTrusted "authority_not_trusted" "Nodes do not trust the staged certificate authority yet" {
+    status: 409, owner: None, next_action: "wait until `gpuaas authority show` names no node; bring the agents of those that it names back, or end their runs; `gpuaas authority activate --force --reason TEXT` goes on without them",
+    doc: "Agents are given the next trust anchor with the answers to their heartbeats; some have not said yet that they have it, or are still to enroll with user-data of before",
+}
+NoAuthorityRetiring "no_authority_retiring" "No certificate authority is to be retired" {
+    status: 409, owner: None, next_action: "let another one sign first: `gpuaas authority stage --reason TEXT`, then `gpuaas authority activate --reason TEXT`",
+    doc: "The one that signs is not retired",
+}
+AuthorityInUse "authority_in_use" "Nodes depend on the certificate authority" {
+    status: 409, owner: None, next_action: "wait until `gpuaas authority show` names no node: agents renew their certificates with the next heartbeat; `gpuaas authority retire --force --reason TEXT` shuts those out that it names, until they are reimaged",
+    doc: "Some nodes have a certificate of it alone, or do not trust the one that signs now",
+}
+AuthorityExternal "authority_external" "The certificate authority is a program of the operator's" {
+    status: 409, owner: None, next_action: "change it where it is, and give both trust anchors meanwhile: `gpuaas serve --authority-command PROGRAM --authority-anchor-file FILE`",
+    doc: "This control plane was started with `--authority-command`, or without a listener for nodes, and has no authority of its own",
+}
 TaskKeyActive "task_key_active" "The key signs" {
     status: 409, owner: None, next_action: "let another one sign first: `gpuaas task-key stage`, then `gpuaas task-key activate`",
     doc: "The key that signs cannot be retired",

@@ -1,0 +1,148 @@
+//! Follows the certificate authority of nodes: another one may take its place, on another control plane of
+//! the database as well, while this one runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gpuaas_api::load_authorities;
+use gpuaas_client::failure::Failure;
+use gpuaas_engine::{Clock as _, Fetch, NodeAnchors, RealClock, ResourceHead};
+use gpuaas_identity::Issuer;
+use gpuaas_store::Store;
+use gpuaas_types::api::AuthorityState;
+use gpuaas_types::codes::CommandCode;
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::server_certificate::Upkeep;
+use super::{nodes, operators};
+
+/// Seconds between two looks.
+const INTERVAL_SECONDS: f64 = 1.0;
+
+/// A client for the own URLs, made anew when what nodes trust has changed.
+pub(super) struct OwnHttp(RwLock<reqwest::Client>);
+
+impl OwnHttp {
+    /// Trusts `anchor_pem` beside this system's authorities.
+    pub(super) fn new(anchor_pem: Option<&str>) -> Result<Self, Failure> {
+        Ok(Self(RwLock::new(own_http(anchor_pem)?)))
+    }
+
+    fn client(&self) -> reqwest::Client {
+        self.0.read().clone()
+    }
+}
+
+#[async_trait]
+impl Fetch for OwnHttp {
+    async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
+        Fetch::get(&self.client(), url).await
+    }
+
+    async fn head(&self, url: &str) -> Result<ResourceHead, String> {
+        Fetch::head(&self.client(), url).await
+    }
+}
+
+/// A client for the own URLs, as nodes will ask them.
+fn own_http(anchor_pem: Option<&str>) -> Result<reqwest::Client, Failure> {
+    let anchor = anchor_pem.map(str::as_bytes);
+    gpuaas_node_agent::protocol::http_client(anchor, true)
+        .or_else(|_| gpuaas_node_agent::protocol::http_client(anchor, false))
+        .map_err(|error| Failure::local(CommandCode::HttpUnavailable, error.to_string()))
+}
+
+/// What is handed out of the authority, and asked with it.
+pub(super) struct Followers {
+    pub(super) anchors: NodeAnchors,
+    pub(super) http: Arc<OwnHttp>,
+}
+
+/// What of a control plane follows its authority.
+pub(super) struct AuthorityWatch {
+    store: Store,
+    issuer: Arc<Issuer>,
+    followers: Followers,
+    /// Data folder.
+    data: PathBuf,
+    /// What operators trust, where it is not the authority's.
+    operators_anchor: Option<String>,
+    /// Listeners with a certificate of the authority.
+    renewals: Vec<Arc<Notify>>,
+}
+
+/// The authorities, each by its generation and its state.
+type Seen = Vec<(i64, AuthorityState)>;
+
+impl AuthorityWatch {
+    /// Follows the authority of these listeners; none: it is no one of our own.
+    pub(super) fn new(
+        store: &Store,
+        data: &Path,
+        (nodes, operators): (Option<&nodes::Prepared>, &operators::Prepared),
+        followers: Followers,
+    ) -> Option<Self> {
+        let nodes = nodes.filter(|nodes| nodes.issuer.is_own())?;
+        let anchors = nodes.issuer.anchors_pem();
+        Some(Self {
+            store: store.clone(),
+            issuer: Arc::clone(&nodes.issuer),
+            followers,
+            data: data.to_owned(),
+            operators_anchor: operators.anchor_pem.clone().filter(|pem| *pem != anchors),
+            renewals: operators.upkeep.iter().chain([&nodes.upkeep]).map(Upkeep::renewal).collect(),
+        })
+    }
+
+    /// Looks about once a second, until `stop`.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let mut seen: Option<Seen> = None;
+        while !stop.is_cancelled() {
+            if let Err(error) = self.refresh(&mut seen).await {
+                tracing::warn!(error, "the certificate authority is not followed; trying again");
+            }
+            let next = RealClock.now().plus_seconds(INTERVAL_SECONDS);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = RealClock.sleep_until(next) => {}
+            }
+        }
+    }
+
+    async fn refresh(&self, seen: &mut Option<Seen>) -> Result<(), String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let known = self.store.authorities().await.map_err(|e| text(&e))?;
+        let now: Seen = known.iter().map(|one| (one.view.generation, one.view.state)).collect();
+        if seen.as_ref() == Some(&now) {
+            return Ok(());
+        }
+        let (is_delivered, before) = (self.issuer.delivers_anchors(), self.issuer.anchors_pem());
+        let set = load_authorities(&self.store, is_delivered).await.map_err(|e| text(&e))?;
+        if let Some(set) = set {
+            self.issuer.replace_authority(Arc::new(set)).map_err(|e| text(&e))?;
+        }
+        if seen.is_some() || before != self.issuer.anchors_pem() {
+            self.hand_out().map_err(|e| text(&e))?;
+            tracing::info!("the certificate authority of nodes has changed");
+        }
+        *seen = Some(now);
+        Ok(())
+    }
+
+    /// Has everything follow that the authority's anchors went to.
+    fn hand_out(&self) -> Result<(), Failure> {
+        let anchors = self.issuer.anchors_pem();
+        if self.issuer.delivers_anchors() {
+            *self.followers.http.0.write() = own_http(Some(&anchors))?;
+            self.followers.anchors.replace(Some(anchors.clone()));
+        }
+        let nodes = self.followers.anchors.pem();
+        let operators = self.operators_anchor.as_deref().unwrap_or(&anchors);
+        operators::write_anchors(&self.data, [Some(operators), nodes.as_deref()])?;
+        self.renewals.iter().for_each(|renewal| renewal.notify_one());
+        Ok(())
+    }
+}
