@@ -6,9 +6,10 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use gpuaas_core::run_times::{RUN_TIME_BOUNDS, RunTime};
 use gpuaas_engine::site::SiteUsage;
 use gpuaas_engine::{Clock as _, RealClock};
-use gpuaas_store::{FleetCounts, RUN_DURATION_BOUNDS};
+use gpuaas_store::{FleetCounts, RUN_DURATION_BOUNDS, RunTimes, Store};
 use gpuaas_types::Timestamp;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::event::EventSinkView;
@@ -83,6 +84,20 @@ impl Scrape {
         self.push(table::RUN_DURATION, ended);
     }
 
+    fn push_run_times(&mut self, times: &[RunTimes]) {
+        for metric in
+            [table::TIME_TO_ACTIVE, table::TIME_TO_SLICE_READY, table::RUN_BUCKET_DURATION]
+        {
+            let of_metric = |one: &&RunTimes| metric_of(one.time).0 == metric;
+            let series = times.iter().filter(of_metric).map(|one| {
+                let bucket = metric_of(one.time).1;
+                let labels = [one.site.clone(), one.kind.to_string()].into_iter();
+                (labels.chain(bucket).collect(), histogram_of(one))
+            });
+            self.push(metric, series);
+        }
+    }
+
     fn push_events(&mut self, sinks: &[EventSinkView], now: Timestamp) {
         let sink = |one: &EventSinkView| vec![one.name.clone()];
         let lag = |one: &EventSinkView| {
@@ -110,6 +125,38 @@ impl Scrape {
         self.push(table::MAAS_SENT, sites.iter().map(|one| (site(one), counted(sent(one)))));
         let got = |one: &SiteUsage| one.calls.values().map(|calls| calls.response_bytes).sum();
         self.push(table::MAAS_RECEIVED, sites.iter().map(|one| (site(one), counted(got(one)))));
+    }
+}
+
+/// The metric that shows a measure, and the last one of its labels where that is a bucket.
+fn metric_of(time: RunTime) -> (Metric, Option<String>) {
+    match time {
+        RunTime::Active => (table::TIME_TO_ACTIVE, None),
+        RunTime::SliceReady => (table::TIME_TO_SLICE_READY, None),
+        RunTime::Bucket(bucket) => (table::RUN_BUCKET_DURATION, Some(bucket.to_string())),
+    }
+}
+
+fn histogram_of(times: &RunTimes) -> Value {
+    let bounds = RUN_TIME_BOUNDS.into_iter().map(f64::from).chain([f64::INFINITY]);
+    let buckets = bounds.zip(times.classes.map(as_count)).collect();
+    Value::Histogram { sum: times.seconds, count: as_count(times.runs), buckets }
+}
+
+/// Counts what runs have done since the last scrape: so many moments at once, and so many times. What
+/// is left then is counted at the next scrape, and a scrape shows what is counted.
+async fn count_run_times(store: &Store) {
+    const MOMENTS: i64 = 200;
+    const TIMES: usize = 20;
+    for _ in 0..TIMES {
+        match store.count_run_times(MOMENTS).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(%error, "times of runs are not counted just now");
+                return;
+            }
+        }
     }
 }
 
@@ -187,6 +234,8 @@ pub(crate) async fn show(State(ctx): State<Ctx>) -> ApiResult<Response> {
     let about = vec![ctx.settings.version.clone(), ctx.store.engine().to_owned()];
     scrape.push(table::CONTROL_PLANE, [(about, Value::Number(1.0))]);
     scrape.push_fleet(&ctx.store.fleet_counts().await?, ctx.now());
+    count_run_times(&ctx.store).await;
+    scrape.push_run_times(&ctx.store.run_times().await?);
     scrape.push_events(&ctx.store.event_sinks().await?, ctx.now());
     let sites = match &ctx.engine {
         Some(engine) => engine.site_usage().await,

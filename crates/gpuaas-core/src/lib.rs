@@ -38,6 +38,7 @@ pub mod preset;
 pub mod recheck;
 pub mod record;
 pub mod run_state;
+pub mod run_times;
 pub mod second_person;
 pub mod slice_run;
 pub mod slots;

@@ -9,7 +9,8 @@ use gpuaas_types::{NodeId, RunId, Timestamp};
 use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::tables::timeline;
+use crate::tables::run_moment::RunMoment;
+use crate::tables::{run_moment, timeline};
 
 /// Latest report on a gate.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +61,9 @@ pub(crate) async fn retag(
                    WHERE node_id = $1 AND gate = $2";
         conn.execute(sql, values).await?;
         if turned {
+            if report.gate == Gate::SliceReady && report.passed {
+                run_moment::note(conn, known.run_id, RunMoment::SliceReady, now).await?;
+            }
             changed.push(report);
         }
     }
@@ -92,6 +96,10 @@ impl Store {
                         Some(known) if known.report.passed == report.passed => known.since,
                         _ => now,
                     };
+                    let was_open = known.as_ref().is_some_and(|known| known.report.passed);
+                    if report.gate == Gate::SliceReady && report.passed && !was_open {
+                        run_moment::note(conn, run_id, RunMoment::SliceReady, now).await?;
+                    }
                     let said = event(known.as_ref().map(|known| &known.report), &report);
                     timeline::append(conn, said.iter().map(|event| (node_id, event))).await?;
                     let values = vec![

@@ -193,6 +193,7 @@ migrations! {
     expand "0451_address_lock"
     expand "0462_former_master_key"
     expand "0470_certificate_authority"
+    expand "0480_run_times"
     expand "0520_whole_node_claim"
 }
 

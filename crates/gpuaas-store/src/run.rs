@@ -21,9 +21,10 @@ use crate::tables::node::{node_columns, node_from, read_node};
 use crate::tables::observation::{observation_columns, put_read, read_observation};
 use crate::tables::report::{forget_earlier_system, reports_of};
 use crate::tables::run::{Transition, append_transitions, read_run, run_columns};
+use crate::tables::run_moment::RunMoment;
 use crate::tables::site::sites_of_region;
 use crate::tables::token::{self, NewToken};
-use crate::tables::{batch, run, timeline};
+use crate::tables::{batch, run, run_moment, timeline};
 use crate::whole_node_claim;
 
 /// A run handed to a worker, with everything stored that a decision about it needs.
@@ -374,6 +375,9 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     whole_node_claim::end_with_run(conn, now, run).await?;
     if is_news_to_batch(write) {
         batch::wake_of_node(conn, now, run.node_id).await?;
+    }
+    if let (RunStatus::Succeeded, Some(ended_at)) = (run.status, run.ended_at) {
+        run_moment::note(conn, run.id, RunMoment::Ended, ended_at).await?;
     }
     Ok(due)
 }

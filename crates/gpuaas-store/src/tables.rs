@@ -17,6 +17,7 @@ pub(crate) mod observation;
 pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod run_moment;
 pub(crate) mod sealed;
 pub(crate) mod secret;
 pub(crate) mod site;

@@ -54,6 +54,15 @@ impl Metric {
         Self { name, kind: MetricKind::Counter, labels, shared: false, help }
     }
 
+    /// What is counted in the database, and only grows there.
+    const fn histogram(
+        name: &'static str,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name, kind: MetricKind::Histogram, labels, shared: true, help }
+    }
+
     const fn of_process(self) -> Self {
         Self { shared: false, ..self }
     }
@@ -87,9 +96,28 @@ pub const RUN_DURATION: Metric = Metric {
     kind: MetricKind::Histogram,
     labels: &["site", "kind", "status"],
     shared: true,
-    help: "From the beginning to the end of runs that ended and are still kept; of succeeded \
-           onboardings it is the time to active",
+    help: "From the beginning to the end of runs that ended and are still kept, whatever became of \
+           them",
 };
+/// Time to active.
+pub const TIME_TO_ACTIVE: Metric = Metric::histogram(
+    "time_to_active_seconds",
+    &["site", "kind"],
+    "From the request of an onboarding or a reimage to the node's being active",
+);
+/// Time to slice-ready.
+pub const TIME_TO_SLICE_READY: Metric = Metric::histogram(
+    "time_to_slice_ready_seconds",
+    &["site", "kind"],
+    "From the request of an onboarding or a reimage to the first word of the agent that the gate \
+     slice_ready is open",
+);
+/// Time of runs by bucket.
+pub const RUN_BUCKET_DURATION: Metric = Metric::histogram(
+    "run_bucket_duration_seconds",
+    &["site", "kind", "bucket"],
+    "What succeeded runs spent in each timing bucket that they passed through",
+);
 /// Whether a region answers.
 pub const SITE_REACHABLE: Metric = Metric::gauge(
     "site_reachable",
@@ -165,6 +193,9 @@ pub const METRICS: &[Metric] = &[
     RUNS,
     OLDEST_RUN,
     RUN_DURATION,
+    TIME_TO_ACTIVE,
+    TIME_TO_SLICE_READY,
+    RUN_BUCKET_DURATION,
     SITE_REACHABLE,
     MAAS_CALLS,
     MAAS_SENT,

@@ -101,6 +101,33 @@ async fn times_of_ended_runs_are_a_histogram() {
     assert_eq!(of_all("sum"), 900.0);
 }
 
+/// What succeeded runs took is counted in the database, as a whole and by bucket.
+#[tokio::test]
+async fn times_to_active_and_by_bucket_are_histograms() {
+    let rig = Rig::with_site().await;
+    for (hostname, seconds, status) in
+        [("j22u11", 500, RunStatus::Succeeded), ("j22u15", 400, RunStatus::Failed)]
+    {
+        let accepted = rig.onboard(hostname).await;
+        rig.advance(seconds);
+        rig.put_run(accepted.run_id, status).await;
+    }
+    for _ in 0..2 {
+        let scrape = Scrape::fetch(&rig).await;
+        let labels = r#"site="lab",kind="onboard""#;
+        let active = |le: &str| {
+            scrape.value(&format!(r#"gpuaas_time_to_active_seconds_bucket{{le="{le}",{labels}}}"#))
+        };
+        assert_eq!((active("300.0"), active("600.0"), active("+Inf")), (0.0, 1.0, 1.0));
+        assert_eq!(scrape.value(&format!("gpuaas_time_to_active_seconds_sum{{{labels}}}")), 500.0);
+        let accept = format!(r#"{{{labels},bucket="accept"}}"#);
+        let of_bucket = |what: &str| {
+            scrape.value(&format!("gpuaas_run_bucket_duration_seconds_{what}{accept}"))
+        };
+        assert_eq!((of_bucket("sum"), of_bucket("count")), (500.0, 1.0));
+    }
+}
+
 #[tokio::test]
 async fn metrics_want_a_token_that_may_look_everywhere() {
     let rig = Rig::with_site().await;

@@ -36,6 +36,8 @@ pub(super) const TABLES: &[(&str, Movement)] = &[
     ("heartbeat", Moves),
     ("run", Moves),
     ("transition", Moves),
+    ("run_moment", Moves),
+    ("run_time", Moves),
     ("effect_attempt", Moves),
     ("timeline_event", Moves),
     ("observation", Moves),

@@ -114,7 +114,8 @@ impl Prometheus {
     }
 }
 
-/// A control plane with something to see in each metric: an active node, one that waits, a sink of events
+/// A control plane with something to see in each metric: a node that is active and ready for slices, one
+/// that waits, a sink of events
 /// that takes none, a collector of traces that is away.
 fn busy_rig() -> Rig {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -129,7 +130,7 @@ fn busy_rig() -> Rig {
         to("webhook.secret")
     ));
     rig.add_site();
-    rig.good("profile add h200 --set site_bootstrap_bundle_ref=site-base@1.0.0");
+    rig.good("profile add h200 --set site_bootstrap_bundle_ref=h200-slice-vm@1.2.0");
     let pass = rig.path("bmc.pass");
     rig.good("profile add missing --set distro_series=custom/missing");
     let onboard = |name: &str, profile: &str| {
@@ -143,6 +144,10 @@ fn busy_rig() -> Rig {
     rig.good(&onboard("j22u15", "missing"));
     let waits = r#"status="waiting",code="predeploy_checks_failing""#;
     until("the second node waits", || rig.metrics().contains(waits));
+    let ready = r#"gpuaas_time_to_slice_ready_seconds_count{site="lab",kind="onboard"} 1"#;
+    until("the first node is ready for slices", || rig.metrics().contains(ready));
+    let image = r#"gpuaas_run_bucket_duration_seconds_count{site="lab",kind="onboard",bucket="image_deploy"} 1"#;
+    assert!(rig.metrics().contains(image), "{}", rig.metrics());
     rig
 }
 
