@@ -12,8 +12,11 @@ pub fn filter(data: &[u8]) {
     for list in FilterList::ALL {
         match parse_filter(*list, text) {
             Ok(filter) => {
-                let written = filter.to_string();
+                let sent = filter.compact();
+                assert!(sent.chars().count() <= characters, "{sent}");
+                assert_eq!(parse_filter(*list, &sent).as_ref(), Ok(&filter), "{sent}");
                 // A space between conditions may be one more than somebody wrote.
+                let written = filter.to_string();
                 if written.chars().count() <= FilterLimits::ALLOWED.characters {
                     assert_eq!(parse_filter(*list, &written).as_ref(), Ok(&filter), "{written}");
                 }

@@ -10,6 +10,7 @@ use gpuaas_types::codes::CommandCode;
 
 use crate::args::{ApprovalApproveArgs, ApprovalCommand};
 use crate::confirm::confirm;
+use crate::watch::print_list;
 
 /// Runs the command.
 ///
@@ -19,8 +20,8 @@ pub(crate) async fn run(command: ApprovalCommand, terminal: &mut Terminal) -> Re
     match command {
         ApprovalCommand::List(args) => {
             let client = ApiClient::from_args(&args.api)?;
-            let approvals = client.approvals(args.site.as_deref(), !args.all).await?;
-            output::print(terminal, args.api.format, &approvals, table)
+            let ask = async || client.approvals(args.site.as_deref(), !args.all).await;
+            print_list((&client, &args.api), args.watch, terminal, ask, table).await
         }
         ApprovalCommand::Show(args) => {
             let approval = ApiClient::from_args(&args.api)?.approval(&args.name).await?;

@@ -7,6 +7,7 @@ use gpuaas_client::terminal::Terminal;
 
 use crate::args::{AuditCommand, AuditListArgs, NodeTimelineArgs};
 use crate::audit_chain;
+use crate::watch::print_list;
 
 /// `gpuaas audit`.
 ///
@@ -21,16 +22,21 @@ pub(crate) async fn run(command: AuditCommand, terminal: &mut Terminal) -> Resul
 }
 
 async fn list(args: AuditListArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let AuditListArgs { site, node, actor, since, filter, page, api } = args;
+    let AuditListArgs { site, node, actor, since, filter, watch, page, api } = args;
     let filter = [
         ("site", site),
         ("node", node),
         ("actor", actor),
         ("since", since.map(|moment| moment.to_string())),
-        ("filter", filter.map(|filter| filter.to_string())),
+        ("filter", filter.map(|filter| filter.compact())),
     ];
     let query = query_of(filter.into_iter().chain(page.query()));
-    let entries = ApiClient::from_args(&api)?.audit(&query).await?;
+    let client = ApiClient::from_args(&api)?;
+    if watch {
+        let ask = async || client.audit(&query).await;
+        return print_list((&client, &api), true, terminal, ask, output::audit).await;
+    }
+    let entries = client.audit(&query).await?;
     output::print(terminal, api.format, &entries, output::audit)?;
     say_next(terminal, "entries", entries.next.as_deref());
     Ok(())

@@ -12,6 +12,7 @@ use gpuaas_types::batch::{
     BatchAccepted, BatchActionRequest, BatchCreate, BatchResource, BatchSpec,
 };
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::filter::ListFilter;
 use gpuaas_types::plan::OnboardPlan;
 use gpuaas_types::{BatchPhase, MemberState, Timestamp};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -20,7 +21,7 @@ use crate::args::{BatchCommand, BatchOrderArgs, BatchStartArgs, ShowArgs, Watche
 use crate::confirm::confirm;
 use crate::manifest;
 use crate::onboarding::{draw_plans, take_over_word};
-use crate::watch::Watch;
+use crate::watch::{Watch, print_list};
 
 const LOOK: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail before following is given up: a restart takes less.
@@ -37,10 +38,10 @@ pub async fn run(command: BatchCommand, terminal: &mut Terminal) -> Result<(), F
     match command {
         BatchCommand::Start(args) => start(&args, terminal).await,
         BatchCommand::List(args) => {
-            let filter = args.filter.as_ref().map(ToString::to_string);
+            let filter = args.filter.as_ref().map(ListFilter::compact);
             let client = ApiClient::from_args(&args.api)?;
-            let batches = client.batches(args.site.as_deref(), filter.as_deref()).await?;
-            output::print(terminal, args.api.format, &batches, list)
+            let ask = async || client.batches(args.site.as_deref(), filter.as_deref()).await;
+            print_list((&client, &args.api), args.watch, terminal, ask, list).await
         }
         BatchCommand::Show(args) => {
             let WatchedShowArgs { show: ShowArgs { name, api }, watch: again } = args;

@@ -9,6 +9,7 @@ use gpuaas_client::{ApiClient, SecretScope};
 use gpuaas_types::RunKind;
 use gpuaas_types::api::{RunView, SiteCreate};
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::filter::ListFilter;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SecondPersonPolicy, SiteSpec};
 use serde_json::{Map, Value, json};
 
@@ -19,6 +20,7 @@ use crate::args::{
 };
 use crate::input_file::{read_file, read_secret};
 use crate::site_inputs::{with_bundle_inputs, with_host_inputs};
+use crate::watch::print_list;
 use crate::{
     audit, certificates, changes, node_list, node_task, offboarding, onboarding, reference,
     run_list, secrets, telemetry,
@@ -36,9 +38,10 @@ pub async fn site(command: SiteCommand, terminal: &mut Terminal) -> Result<(), F
             output::print(terminal, args.api.format, &site, output::site)
         }
         SiteCommand::List(args) => {
-            let filter = args.filter.as_ref().map(ToString::to_string);
-            let sites = ApiClient::from_args(&args.api)?.filtered_sites(filter.as_deref()).await?;
-            output::print(terminal, args.api.format, &sites, output::sites)
+            let filter = args.filter.as_ref().map(ListFilter::compact);
+            let client = ApiClient::from_args(&args.api)?;
+            let ask = async || client.filtered_sites(filter.as_deref()).await;
+            print_list((&client, &args.api), args.watch, terminal, ask, output::sites).await
         }
         SiteCommand::Show(args) => {
             let site = ApiClient::from_args(&args.api)?.site(&args.name).await?;
@@ -82,10 +85,11 @@ fn site_create(args: &SiteAddArgs) -> Result<SiteCreate, Failure> {
 pub async fn profile(command: ProfileCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     let (format, profile) = match command {
         ProfileCommand::List(args) => {
-            let filter = args.filter.as_ref().map(ToString::to_string);
+            let filter = args.filter.as_ref().map(ListFilter::compact);
             let client = ApiClient::from_args(&args.api)?;
-            let profiles = client.filtered_profiles(filter.as_deref()).await?;
-            return output::print(terminal, args.api.format, &profiles, output::profiles);
+            let ask = async || client.filtered_profiles(filter.as_deref()).await;
+            let (from, again) = ((&client, &args.api), args.watch);
+            return print_list(from, again, terminal, ask, output::profiles).await;
         }
         ProfileCommand::Fields(args) => {
             return reference::print_profile_fields(args.format, terminal);
@@ -200,9 +204,10 @@ pub async fn roce(command: RoceCommand, terminal: &mut Terminal) -> Result<(), F
         RoceCommand::Set(args) => changes::set_roce(args, terminal).await,
         RoceCommand::Remove(args) => changes::remove_roce(args, terminal).await,
         RoceCommand::List(args) => {
-            let filter = args.filter.as_ref().map(ToString::to_string);
-            let roces = ApiClient::from_args(&args.api)?.roces(filter.as_deref()).await?;
-            output::print(terminal, args.api.format, &roces, output::roces)
+            let filter = args.filter.as_ref().map(ListFilter::compact);
+            let client = ApiClient::from_args(&args.api)?;
+            let ask = async || client.roces(filter.as_deref()).await;
+            print_list((&client, &args.api), args.watch, terminal, ask, output::roces).await
         }
     }
 }
@@ -275,10 +280,10 @@ pub async fn run(command: RunCommand, terminal: &mut Terminal) -> Result<(), Fai
 /// What the control plane refused.
 pub async fn drift(command: DriftCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     let DriftCommand::List(args) = command;
-    let filter = args.filter.as_ref().map(ToString::to_string);
+    let filter = args.filter.as_ref().map(ListFilter::compact);
     let client = ApiClient::from_args(&args.api)?;
-    let drift = client.drift(args.site.as_deref(), filter.as_deref()).await?;
-    output::print(terminal, args.api.format, &drift, output::drift)
+    let ask = async || client.drift(args.site.as_deref(), filter.as_deref()).await;
+    print_list((&client, &args.api), args.watch, terminal, ask, output::drift).await
 }
 
 /// Tells a run what an operator wants.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpuaas_client::ApiClient;
 use gpuaas_client::arguments::Format;
-use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_engine::{Clock as _, RealClock};
@@ -14,9 +14,11 @@ use gpuaas_types::event::{
     DeadLetter, EventSinkKind, EventSinkRemoval, EventSinkView, NodeEvent, ReplayAnswer,
     ReplayRequest, WebhookRequest,
 };
+use gpuaas_types::filter::ListFilter;
 
 use crate::args::{EventFollowArgs, EventsArgs, EventsCommand, WebhookAddArgs, WebhookCommand};
 use crate::private_file::PrivateFile;
+use crate::watch::{is_passing, print_list};
 
 /// Longest pause before a stream is asked for again, in seconds.
 const LONGEST_PAUSE_SECONDS: f64 = 30.0;
@@ -35,9 +37,9 @@ pub async fn run(args: EventsArgs, terminal: &mut Terminal) -> Result<(), Failur
         }
         Some(EventsCommand::DeadLetters(args)) => {
             let client = ApiClient::from_args(&args.api)?;
-            let filter = args.filter.as_ref().map(ToString::to_string);
-            let letters = client.dead_letters(args.sink.as_deref(), filter.as_deref()).await?;
-            output::print(terminal, args.api.format, &letters, letters_table)
+            let filter = args.filter.as_ref().map(ListFilter::compact);
+            let ask = async || client.dead_letters(args.sink.as_deref(), filter.as_deref()).await;
+            print_list((&client, &args.api), args.watch, terminal, ask, letters_table).await
         }
         Some(EventsCommand::Replay(args)) => {
             let body = ReplayRequest { sink: args.sink, letter: args.letter, reason: args.reason };
@@ -131,12 +133,6 @@ async fn follow(args: EventFollowArgs, terminal: &mut Terminal) -> Result<(), Fa
             }
         };
     }
-}
-
-/// Whether the same request may well be answered a little later.
-pub(crate) fn is_passing(failure: &Failure) -> bool {
-    let is_away = failure.exit == Exit::Unreachable && failure.code() != "unexpected_answer";
-    is_away || matches!(failure.problem.status, 429 | 502..=504)
 }
 
 /// An event as one piece of the output.
@@ -239,19 +235,5 @@ mod tests {
         assert_eq!(serde_json::from_str::<NodeEvent>(&json).unwrap(), event());
         assert!(!json.contains('\n'));
         assert!(line(&event(), Format::Yaml).unwrap().starts_with("---\n"));
-    }
-
-    #[test]
-    fn what_passes_is_waited_for() {
-        let refused =
-            |status, code: &str| Failure::refused(gpuaas_types::Problem::new(status, code, "no"));
-        assert!(is_passing(&refused(503, "database_unavailable")));
-        assert!(is_passing(&Failure::new(
-            Exit::Unreachable,
-            CommandCode::ServerUnreachable,
-            "nobody"
-        )));
-        assert!(!is_passing(&refused(401, "token_revoked")));
-        assert!(!is_passing(&refused(409, "event_unknown")));
     }
 }

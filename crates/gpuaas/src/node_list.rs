@@ -6,6 +6,7 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_types::NodeState;
 use gpuaas_types::api::NodeView;
+use gpuaas_types::filter::ListFilter;
 
 use crate::args::{NodeListArgs, WatchedShowArgs};
 use crate::watch::Watch;
@@ -19,7 +20,7 @@ pub(crate) async fn list(args: NodeListArgs, terminal: &mut Terminal) -> Result<
     let client = ApiClient::from_args(&api)?;
     let events = vec![("site", site.clone())];
     let watch = Watch { client: &client, events, format: api.format, again };
-    let text = filter.as_ref().map(ToString::to_string);
+    let text = filter.as_ref().map(ListFilter::compact);
     let (site, text) = (site.as_deref(), text.as_deref());
     if stuck {
         let ask = async || client.stuck(site, text).await;

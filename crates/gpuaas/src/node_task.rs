@@ -13,6 +13,7 @@ use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::agent::{Finding, Operation, Registry, TaskArchive, TaskResult};
 use gpuaas_types::api::List;
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::filter::ListFilter;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -72,7 +73,7 @@ pub(crate) async fn wait_with_limit(
 pub async fn list(args: &NodeTasksArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let NodeTasksArgs { node, filter, watch: again, api } = args;
     let client = ApiClient::from_args(api)?;
-    let filter = filter.as_ref().map(ToString::to_string);
+    let filter = filter.as_ref().map(ListFilter::compact);
     let events = vec![("node", Some(node.clone()))];
     let watch = Watch { client: &client, events, format: api.format, again: *again };
     watch

@@ -6,6 +6,7 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::{List, RunView};
 use gpuaas_types::change::RunListItem;
+use gpuaas_types::filter::ListFilter;
 
 use crate::args::{RunListArgs, RunWaitArgs, WatchedShowArgs};
 use crate::audit::{query_of, say_next};
@@ -22,7 +23,7 @@ pub(crate) async fn list(args: &RunListArgs, terminal: &mut Terminal) -> Result<
         ("node", args.node.clone()),
         ("status", args.status.map(|status| status.to_string())),
         ("open", args.open.then(|| "true".to_owned())),
-        ("filter", args.filter.as_ref().map(ToString::to_string)),
+        ("filter", args.filter.as_ref().map(ListFilter::compact)),
         ("after", args.after.clone()),
         ("limit", Some(args.limit.to_string())),
     ];

@@ -8,6 +8,7 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::List;
 use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimView, NodeClaimRequest};
+use gpuaas_types::filter::ListFilter;
 use gpuaas_types::slice::{
     RecordedProof, SliceLaunchRequest, SliceRun, SliceRunStatus, SlotRecoveryRequest,
 };
@@ -57,7 +58,7 @@ pub(crate) async fn run(command: SliceCommand, terminal: &mut Terminal) -> Resul
         }
         SliceCommand::List(args) => {
             let client = ApiClient::from_args(&args.api)?;
-            let filter = args.filter.as_ref().map(ToString::to_string);
+            let filter = args.filter.as_ref().map(ListFilter::compact);
             let ask = async || client.slots(args.site.as_deref(), filter.as_deref()).await;
             let events = vec![("site", args.site.clone())];
             let (format, again) = (args.api.format, args.watch);
@@ -124,7 +125,7 @@ async fn show(args: SliceShowArgs, terminal: &mut Terminal) -> Result<(), Failur
             .run(terminal, async || client.slot_claim(claim).await, draw_claim, is_over)
             .await;
     }
-    let filter = args.filter.as_ref().map(ToString::to_string);
+    let filter = args.filter.as_ref().map(ListFilter::compact);
     let (site, filter) = (args.site.as_deref(), filter.as_deref());
     let ask = async || client.slot_claims(site, args.ended, filter).await;
     watch.run(terminal, ask, draw_claims, |_| false).await

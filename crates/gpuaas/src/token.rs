@@ -11,10 +11,12 @@ use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::access::{AccessView, RoleGrant, TokenRequest, TokenRevocation, TokenView};
 use gpuaas_types::api::List;
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::filter::ListFilter;
 
 use crate::args::{TokenAddArgs, TokenCommand};
 use crate::private_file::PrivateFile;
 use crate::serve::admin_token;
+use crate::watch::print_list;
 
 /// Seconds of a day.
 const DAY_SECONDS: u64 = 86_400;
@@ -27,9 +29,10 @@ pub async fn run(command: TokenCommand, terminal: &mut Terminal) -> Result<(), F
     match command {
         TokenCommand::Add(args) => add(args, terminal).await,
         TokenCommand::List(args) => {
-            let filter = args.filter.as_ref().map(ToString::to_string);
-            let tokens = ApiClient::from_args(&args.api)?.tokens(filter.as_deref()).await?;
-            output::print(terminal, args.api.format, &tokens, table)
+            let filter = args.filter.as_ref().map(ListFilter::compact);
+            let client = ApiClient::from_args(&args.api)?;
+            let ask = async || client.tokens(filter.as_deref()).await;
+            print_list((&client, &args.api), args.watch, terminal, ask, table).await
         }
         TokenCommand::Revoke(args) => {
             let body = TokenRevocation { reason: args.reason };

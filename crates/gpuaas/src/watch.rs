@@ -8,16 +8,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use gpuaas_client::arguments::Format;
-use gpuaas_client::failure::Failure;
+use gpuaas_client::arguments::{ApiArgs, Format};
+use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::output;
 use gpuaas_client::signals;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_client::{ApiClient, EventStream};
 use serde::Serialize;
 use tokio::time::{Instant, timeout, timeout_at};
-
-use crate::events::is_passing;
 
 /// Longest time between two looks.
 const REFRESH: Duration = Duration::from_secs(10);
@@ -34,6 +32,21 @@ pub(crate) struct Watch<'a> {
     pub(crate) format: Format,
     /// Whether to look again; else one look is all.
     pub(crate) again: bool,
+}
+
+/// Prints a list, again whenever something happens where that is asked for.
+///
+/// # Errors
+/// What the control plane refuses, or that it does not answer.
+pub(crate) async fn print_list<T: Serialize>(
+    (client, api): (&ApiClient, &ApiArgs),
+    again: bool,
+    terminal: &mut Terminal,
+    ask: impl AsyncFnMut() -> Result<T, Failure>,
+    draw: impl Fn(&T, Style) -> String,
+) -> Result<(), Failure> {
+    let watch = Watch { client, events: Vec::new(), format: api.format, again };
+    watch.run(terminal, ask, draw, |_| false).await
 }
 
 impl Watch<'_> {
@@ -126,6 +139,12 @@ async fn wait(stream: Option<&mut EventStream>) -> Result<bool, Failure> {
         }
     }
     Ok(true)
+}
+
+/// Whether the same request may well be answered a little later.
+pub(crate) fn is_passing(failure: &Failure) -> bool {
+    let is_away = failure.exit == Exit::Unreachable && failure.code() != "unexpected_answer";
+    is_away || matches!(failure.problem.status, 429 | 502..=504)
 }
 
 /// What was written last.

@@ -65,7 +65,8 @@ pub enum FilterExpression {
     Any(Vec<FilterExpression>),
 }
 
-/// A filter of one list. Its written form reads back as the same filter.
+/// A filter of one list. Its written form reads back as the same filter, and [`Self::compact`] is never
+/// longer than what somebody wrote, so what was read can be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListFilter {
     /// The list.
@@ -83,6 +84,27 @@ impl FilterExpression {
             Self::Not(inner) => inner.names(field),
             Self::All(parts) | Self::Any(parts) => parts.iter().any(|part| part.names(field)),
         }
+    }
+}
+
+impl ListFilter {
+    /// The written form without spaces that nobody needs.
+    #[must_use]
+    pub fn compact(&self) -> String {
+        let (text, mut written) = (self.to_string(), String::new());
+        let (mut in_quotes, mut is_escaped) = (false, false);
+        let mut characters = text.chars().peekable();
+        while let Some(c) = characters.next() {
+            let word = written.rsplit([' ', '(', ')']).next().unwrap_or_default();
+            let opens = characters.peek() == Some(&'(') && matches!(word, "not" | "or");
+            if c == ' ' && !in_quotes && (written.ends_with(')') || opens) {
+                continue;
+            }
+            in_quotes ^= c == '"' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            written.push(c);
+        }
+        written
     }
 }
 
@@ -135,7 +157,7 @@ impl fmt::Display for FilterCondition {
 impl fmt::Display for FilterValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Moment(at) => at.fmt(f),
+            Self::Moment(at) => f.write_str(&moment(*at)),
             Self::Number(number) => number.fmt(f),
             Self::Flag(flag) => flag.fmt(f),
             Self::Text(text) if !text.is_empty() && text.chars().all(is_bare) => f.write_str(text),
@@ -144,6 +166,14 @@ impl fmt::Display for FilterValue {
             }
         }
     }
+}
+
+/// A moment as somebody would write it: a day, or with its time, and a fraction where it has one.
+fn moment(at: Timestamp) -> String {
+    let text = at.to_string();
+    let text = text.trim_end_matches('Z').trim_end_matches('0');
+    let text = text.strip_suffix('.').unwrap_or(text);
+    text.strip_suffix("T00:00:00").map_or_else(|| format!("{text}Z"), str::to_owned)
 }
 
 /// Whether a value may have this character outside of quotes.

@@ -27,6 +27,9 @@ pub struct ApprovalListArgs {
     /// What was decided or has expired, too.
     #[arg(long)]
     pub all: bool,
+    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

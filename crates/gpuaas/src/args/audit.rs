@@ -96,6 +96,9 @@ pub struct AuditListArgs {
     /// Only what this lets pass, such as `action~node. result!=done`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Audit))]
     pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Which page of the list.
     #[command(flatten)]
     pub page: PageArgs,

@@ -32,6 +32,9 @@ pub struct BatchListArgs {
     /// Only what this lets pass, such as `name~rack stopped=true`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Batches))]
     pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -183,6 +183,9 @@ pub struct ProfileListArgs {
     /// Only what this lets pass, such as `image~h200 fabric=roce`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Profiles))]
     pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
@@ -194,6 +197,9 @@ pub struct RoceListArgs {
     /// Only what this lets pass, such as `site=lab subnet=10.8.0.0/16`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Roce))]
     pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

@@ -173,6 +173,9 @@ pub struct DriftListArgs {
     /// Only what this lets pass, such as `kind=renamed since<2026-11-01`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Drift))]
     pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,
@@ -241,6 +244,9 @@ pub struct SiteListArgs {
     /// Only what this lets pass, such as `health!=ok name~eu-`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Sites))]
     pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

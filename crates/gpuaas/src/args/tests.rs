@@ -11,6 +11,19 @@ fn the_command_line_holds_together() {
     tree().debug_assert();
 }
 
+#[test]
+fn every_list_that_takes_a_filter_can_be_watched() {
+    fn lists(command: &clap::Command, path: &str) -> usize {
+        let takes = |name| command.get_arguments().any(|one| one.get_long() == Some(name));
+        assert!(!takes("filter") || takes("watch"), "{path} takes no --watch");
+        let within = command.get_subcommands();
+        let within = within.map(|one| lists(one, &format!("{path} {}", one.get_name())));
+        usize::from(takes("filter")) + within.sum::<usize>()
+    }
+    let found = lists(&tree(), "gpuaas");
+    assert!(found >= gpuaas_types::filter::FilterList::ALL.len(), "{found} lists");
+}
+
 #[cfg(feature = "bench")]
 #[test]
 fn help_of_every_command() {

@@ -137,6 +137,9 @@ pub struct TokenListArgs {
     /// Only what this lets pass, such as `revoked=false used<2026-11-01`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Tokens))]
     pub filter: Option<ListFilter>,
+    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    #[arg(long)]
+    pub watch: bool,
     /// Where to ask and how to print.
     #[command(flatten)]
     pub api: ApiArgs,

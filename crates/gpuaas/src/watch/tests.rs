@@ -10,6 +10,7 @@ use futures::StreamExt as _;
 use gpuaas_testkit::views;
 use gpuaas_types::NodeState;
 use gpuaas_types::api::{List, NodeView};
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::event::NodeEvent;
 use tokio::sync::broadcast;
 
@@ -143,4 +144,14 @@ async fn a_refusal_ends_the_watch() {
     let ask = async || client.nodes(None, None).await;
     let refused = watch.run(&mut terminal, ask, output::nodes, |_| false).await.unwrap_err();
     assert_eq!(refused.problem.status, 404);
+}
+
+#[test]
+fn what_passes_is_waited_for() {
+    let refused =
+        |status, code: &str| Failure::refused(gpuaas_types::Problem::new(status, code, "no"));
+    assert!(is_passing(&refused(503, "database_unavailable")));
+    assert!(is_passing(&Failure::new(Exit::Unreachable, CommandCode::ServerUnreachable, "nobody")));
+    assert!(!is_passing(&refused(401, "token_revoked")));
+    assert!(!is_passing(&refused(409, "event_unknown")));
 }
