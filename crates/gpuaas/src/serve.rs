@@ -22,7 +22,7 @@ use gpuaas_engine::{
     Clock, Connect, Engine, EngineConfig, EngineParts, Failpoints, HttpConnect, ReadKey, RealClock,
 };
 use gpuaas_events::{EventDelivery, NatsOptions};
-use gpuaas_store::{ExposeSecret as _, SecretString, Store};
+use gpuaas_store::{ExposeSecret as _, SchemaChange, SecretString, Store};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::limits::LimitSetting;
 use gpuaas_types::{IdSource, RandomIds};
@@ -53,7 +53,7 @@ use self::authority_watch::{AuthorityWatch, Followers, OwnHttp};
 use self::data_folder::unwritable;
 pub(crate) use self::data_folder::{database_url, embedded_path, make_private_dir};
 use self::limits::BothLimits;
-use self::listeners::Sockets;
+use self::listeners::{Loops, Sockets};
 pub(crate) use self::preflight::database_is_verified;
 
 pub use nodes::{NodeListenerOptions, TlsOptions};
@@ -113,6 +113,11 @@ pub struct ServeOptions {
     pub tune: fn(&mut EngineConfig),
     /// Hooks of a test; none in service.
     pub failpoints: Option<Arc<dyn Failpoints>>,
+    /// Changes of PostgreSQL's tables that a later version makes; none in service, whose changes are in
+    /// the executable. A test starts such a version beside this one.
+    pub later_schema: Vec<SchemaChange>,
+    /// Version that it says it is where others share the database.
+    pub version: String,
 }
 
 impl ServeOptions {
@@ -141,6 +146,8 @@ impl ServeOptions {
             settings: ApiSettings::default(),
             tune: |_| {},
             failpoints: None,
+            later_schema: Vec::new(),
+            version: env!("GPUAAS_VERSION").to_owned(),
         }
     }
 }
@@ -279,8 +286,9 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     };
     let delivery = event_delivery(&state, options.nats).await?;
     let (stop, scheme) = (CancellationToken::new(), operators.scheme());
+    let loops = Loops { retention: options.retention, version: options.version };
     let sockets = Sockets { socket, operators, nodes, limits, watch };
-    let listeners = listeners::spawn(sockets, options.retention, delivery, state, &stop);
+    let listeners = listeners::spawn(sockets, loops, delivery, state, &stop);
     Ok(ServeHandle {
         addr,
         scheme,
@@ -333,9 +341,10 @@ async fn open(options: &ServeOptions) -> Result<Opened<'_>, Failure> {
     }
     let embedded = embedded_path(&database);
     let lock = embedded.as_deref().map(lock).transpose()?;
-    let keys = &options.master_key;
-    let store = preflight::open_store(&database, embedded.as_deref(), &options.data, keys).await?;
-    control_plane::announce(&store).await?;
+    let place = (database.as_str(), embedded.as_deref());
+    let (keys, later) = (&options.master_key, options.later_schema.as_slice());
+    let store = preflight::open_store(place, &options.data, keys, later).await?;
+    control_plane::announce(&store, &options.version).await?;
     let socket = bind(options.listen, options.activated.operators.as_ref())?;
     let addr = socket.local_addr().map_err(|e| Failure::cannot_listen(options.listen, &e))?;
     let node_socket = match &options.nodes {

@@ -115,7 +115,7 @@ pub(crate) async fn reset(
              `gpuaas token reset --data DIR --reason TEXT`, with --database URL where it has one",
         ));
     }
-    let store = preflight::open_store(&url, embedded.as_deref(), data, keys).await?;
+    let store = preflight::open_store((&url, embedded.as_deref()), data, keys, &[]).await?;
     let replaced = replace(&store, data, now, actor, reason).await;
     store.close().await;
     replaced.map(|_| data.join(FILE))

@@ -14,19 +14,15 @@ const LEASE_SECONDS: u32 = 60;
 /// Seconds between two times.
 const INTERVAL_SECONDS: f64 = 15.0;
 
-async fn renew(store: &Store) -> Result<(), StoreError> {
-    store.renew_control_plane(env!("GPUAAS_VERSION"), LEASE_SECONDS).await
-}
-
-/// The first time, before anything else is done with the tables.
+/// The first time, of an executable of `version`, before anything else is done with the tables.
 ///
 /// # Errors
 /// `schema_contracted`; the store's.
-pub(super) async fn announce(store: &Store) -> Result<(), Failure> {
+pub(super) async fn announce(store: &Store, version: &str) -> Result<(), Failure> {
     if store.engine() != "postgresql" {
         return Ok(());
     }
-    renew(store).await.map_err(store_failure)
+    store.renew_control_plane(version, LEASE_SECONDS).await.map_err(store_failure)
 }
 
 /// Goes on saying so until `stop`.
@@ -35,6 +31,7 @@ pub(super) async fn announce(store: &Store) -> Result<(), Failure> {
 /// `schema_contracted`: the tables went on without this version while it stood still.
 pub(super) async fn run(
     store: Store,
+    version: &str,
     clock: &dyn Clock,
     stop: CancellationToken,
 ) -> Result<(), StoreError> {
@@ -44,7 +41,7 @@ pub(super) async fn run(
             () = stop.cancelled() => return Ok(()),
             () = clock.sleep_until(next) => {}
         }
-        match renew(&store).await {
+        match store.renew_control_plane(version, LEASE_SECONDS).await {
             Ok(()) => {}
             Err(error) if error.code() == CommandCode::SchemaContracted.as_str() => {
                 return Err(error);

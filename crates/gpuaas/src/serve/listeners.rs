@@ -30,11 +30,18 @@ pub(super) struct Sockets {
     pub(super) watch: Option<AuthorityWatch>,
 }
 
+/// What loops beside the listeners are told.
+pub(super) struct Loops {
+    pub(super) retention: Option<Retention>,
+    /// Version that the control plane says it is.
+    pub(super) version: String,
+}
+
 /// Answers operators, and nodes where they have a listener of their own; delivers events; applies the
 /// retention.
 pub(super) fn spawn(
     sockets: Sockets,
-    retention: Option<Retention>,
+    Loops { retention, version }: Loops,
     delivery: EventDelivery,
     state: ApiState,
     stop: &CancellationToken,
@@ -59,7 +66,7 @@ pub(super) fn spawn(
     }
     loops.push(supervisor.spawn("event delivery", delivery.run(stop.clone())));
     if store.engine() == "postgresql" {
-        loops.extend(spawn_for_replicas(&store, &clock, &supervisor, stop));
+        loops.extend(spawn_for_replicas(&store, version, &clock, &supervisor, stop));
     }
     if let Some(retention) = retention {
         let stop = stop.clone();
@@ -74,6 +81,7 @@ pub(super) fn spawn(
 /// of the audit are chained as they are written.
 fn spawn_for_replicas(
     store: &Store,
+    version: String,
     clock: &Arc<dyn Clock>,
     supervisor: &Supervisor,
     stop: &CancellationToken,
@@ -85,7 +93,7 @@ fn spawn_for_replicas(
     });
     let (store, clock, stop) = parts();
     let lease = supervisor.spawn_fallible("control plane lease", async move {
-        control_plane::run(store, clock.as_ref(), stop).await
+        control_plane::run(store, &version, clock.as_ref(), stop).await
     });
     [chain, lease]
 }

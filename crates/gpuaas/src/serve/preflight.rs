@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::HostScope;
-use gpuaas_store::{Store, StoreError, insecure_database_host};
+use gpuaas_store::{SchemaChange, Store, StoreError, insecure_database_host};
 use gpuaas_types::codes::CommandCode;
 
 use super::nodes::NodeListenerOptions;
@@ -66,15 +66,16 @@ pub(crate) fn database_is_verified(url: &str, anyway: &str) -> Result<(), Failur
 }
 
 /// Opens the database at `url` with the master keys of a data folder, or of where they are; a file of
-/// one is made where there is no database either.
+/// one is made where there is no database either. `later`: changes of the tables that the executable knows
+/// beside its own.
 ///
 /// # Errors
 /// `master_key_missing` where a database is there and its key is not; the store's.
 pub(super) async fn open_store(
-    url: &str,
-    embedded: Option<&Path>,
+    (url, embedded): (&str, Option<&Path>),
     data: &Path,
     keys: &MasterKeySources,
+    later: &[SchemaChange],
 ) -> Result<Store, Failure> {
     let is_used = |path: &Path| path.metadata().is_ok_and(|file| file.len() > 0);
     let loaded = keys.load(data, !embedded.is_some_and(is_used)).await?;
@@ -82,7 +83,7 @@ pub(super) async fn open_store(
     let (Some(ring), Some(first)) = (loaded.ring(), first) else {
         return Err(key_missing(&KeySource::File(data.join(KEY_FILE))));
     };
-    match Store::open(url, ring).await {
+    match Store::open_with_later(url, ring, later).await {
         Ok(store) => Ok(store),
         Err(error) => {
             // A key that was made now opens nothing that was sealed before.

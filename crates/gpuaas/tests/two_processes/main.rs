@@ -22,6 +22,7 @@ mod systemd;
 mod tls;
 mod traces;
 mod vault;
+mod versions;
 mod watch;
 
 use serde_json::Value;

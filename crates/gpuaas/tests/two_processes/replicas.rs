@@ -61,17 +61,35 @@ impl Replicas {
 
     /// The same at an address, once more in its folder where it ran before.
     pub(crate) fn start_at(&self, name: &str, listen: &str, nodes: &[&str]) -> Replica {
-        let data = self.dir.path().join(name);
-        fs::create_dir_all(&data).unwrap();
-        let key = data.join("master.key");
-        fs::write(&key, MASTER_KEY).unwrap();
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let data = self.data_folder(name);
         let (agent, log) = (agent(), self.dir.path().join(format!("{name}.log")));
         let line = ["--log", "info", "serve", "--listen", listen];
         let line = [&line[..], nodes, &["--database", self.database.url()]].concat();
         let line = [&line[..], &["--agent-binary", agent.to_str().unwrap()]].concat();
         let line = [&line[..], &["--data", data.to_str().unwrap()]].concat();
         Replica { server: Server::start(&line, log, "nodes") }
+    }
+
+    /// The data folder of a control plane, with the key that all of them have.
+    pub(crate) fn data_folder(&self, name: &str) -> std::path::PathBuf {
+        let data = self.dir.path().join(name);
+        fs::create_dir_all(&data).unwrap();
+        let key = data.join("master.key");
+        fs::write(&key, MASTER_KEY).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        data
+    }
+
+    /// Waits for what a test asks of a server by itself.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// A file with a master key of its own.
+    pub(crate) fn key_file(&self, name: &str) -> String {
+        let file = self.dir.path().join(name);
+        gpuaas_store::MasterKey::load_or_create(&file).unwrap();
+        file.to_str().unwrap().to_owned()
     }
 
     /// Starts control planes at the same moment.
@@ -152,14 +170,14 @@ impl Replica {
         self.command(token_file, line).output().unwrap()
     }
 
-    fn good(&self, token_file: &str, line: &str) -> String {
+    pub(crate) fn good(&self, token_file: &str, line: &str) -> String {
         let output = self.run(token_file, line);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{line}\n{stderr}\nserve: {}", self.server.log());
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn items(&self, token_file: &str, line: &str) -> Vec<Value> {
+    pub(crate) fn items(&self, token_file: &str, line: &str) -> Vec<Value> {
         let answer: Value = serde_json::from_str(&self.good(token_file, line)).unwrap();
         let items = answer.get("items").or_else(|| answer.get("keys")).unwrap();
         items.as_array().unwrap().clone()

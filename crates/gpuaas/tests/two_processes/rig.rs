@@ -68,8 +68,10 @@ impl Server {
             let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| {
                 panic!("{command:?} said too little: {}", server.log());
             });
-            let (name, value) = line.split_once(": ").unwrap();
-            server.said.push((name.to_owned(), value.to_owned()));
+            // A test's executable says more than that.
+            let said =
+                line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+            server.said.extend(said);
         }
         server
     }
@@ -101,6 +103,12 @@ impl Server {
         assert!(Command::new("kill").args([&signal, &pid]).status().unwrap().success());
     }
 
+    /// Ends it at once, where it runs.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+
     /// Asks it to stop and waits for the end.
     pub(crate) fn stop(&mut self) -> std::process::ExitStatus {
         self.signal("TERM");
@@ -110,8 +118,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
+        self.kill();
     }
 }
 
@@ -170,8 +177,7 @@ impl Rig {
     /// folder `other`.
     pub(crate) fn replace(&mut self, other: &str) {
         let addresses = self.addresses();
-        self.control_plane.signal("KILL");
-        self.control_plane.wait();
+        self.control_plane.kill();
         let addresses = [addresses[0].as_str(), addresses[1].as_str()];
         let dir = self.dir.path().join(other);
         self.control_plane = serve(&dir, addresses, &agent(), "serve.log", &[]);

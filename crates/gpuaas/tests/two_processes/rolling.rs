@@ -1,11 +1,19 @@
 //! Three control planes on one PostgreSQL, each stopped and started anew in turn while batches begin
-//! and machines install: nothing is lost, nothing is deployed twice, and a client that goes on to the
-//! next control plane is refused nothing.
+//! and machines install: nothing is lost, nothing is deployed twice, a client that goes on to the
+//! next control plane is refused nothing, and NATS has every event once.
 
+#![expect(clippy::print_stderr, reason = "says what was skipped, and how much was compared")]
+
+use std::collections::BTreeMap;
 use std::fs;
+use std::str::FromStr as _;
 
+use async_nats::jetstream;
 use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_lab::private_server::PrivateServer;
 use serde_json::{Value, json};
+use sqlx::ConnectOptions as _;
+use sqlx::postgres::PgConnectOptions;
 
 use crate::backup::{deploys, get_json, stats};
 use crate::replicas::{Replicas, machine_mac, machine_names, wait_at_most};
@@ -74,15 +82,74 @@ fn manifests(replicas: &Replicas, region: &Server) -> Vec<String> {
     batches.collect()
 }
 
+/// A NATS of this test; none: it is not installed, and the rest is tried without.
+fn nats(replicas: &Replicas) -> Option<PrivateServer> {
+    match replicas.block_on(PrivateServer::nats()) {
+        Ok(server) => Some(server),
+        Err(failure) => {
+            eprintln!("skipped, what NATS has: {failure}");
+            None
+        }
+    }
+}
+
+/// Identifiers of the events that the database has.
+fn events_of_database(replicas: &Replicas) -> Vec<String> {
+    replicas.block_on(async {
+        let options = PgConnectOptions::from_str(replicas.database.url()).unwrap();
+        let mut connection = options.connect().await.unwrap();
+        let sql = "SELECT xact || '-' || id FROM timeline_event ORDER BY xact, id";
+        sqlx::query_scalar(sql).fetch_all(&mut connection).await.unwrap()
+    })
+}
+
+/// How often the stream has each event.
+fn events_of_stream(replicas: &Replicas, url: &str) -> BTreeMap<String, usize> {
+    replicas.block_on(async {
+        let context = jetstream::new(async_nats::connect(url).await.unwrap());
+        let mut stream = context.get_stream(gpuaas_events::STREAM).await.unwrap();
+        let state = stream.info().await.unwrap().state.clone();
+        let mut events = BTreeMap::new();
+        for sequence in state.first_sequence..=state.last_sequence {
+            let message = stream.get_raw_message(sequence).await.unwrap();
+            let id = message.headers.get("Nats-Msg-Id").unwrap().to_string();
+            *events.entry(id).or_default() += 1;
+        }
+        events
+    })
+}
+
+/// Every line of the database is on the stream, and none of them twice, whoever delivered when.
+fn every_event_is_on_the_stream_once(replicas: &Replicas, nats: &PrivateServer, lines: usize) {
+    let expected = || events_of_database(replicas);
+    wait_at_most(PATIENCE_SECONDS, "every event is delivered", || {
+        events_of_stream(replicas, nats.url()).len() >= expected().len()
+    });
+    let (expected, found) = (expected(), events_of_stream(replicas, nats.url()));
+    assert!(expected.len() >= lines, "{} events", expected.len());
+    let missing: Vec<_> = expected.iter().filter(|id| !found.contains_key(*id)).collect();
+    assert!(missing.is_empty(), "{} of {} are missing", missing.len(), expected.len());
+    let twice: Vec<_> = found.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    assert_eq!(found.len(), expected.len(), "nothing else is on the stream");
+    eprintln!("{} events, each on the stream once", found.len());
+}
+
 #[test]
 fn each_is_started_anew_in_turn_and_nothing_is_lost() {
     let Some(replicas) = Replicas::prepare() else { return };
     gpuaas_client::install_cryptography();
+    let nats = nats(&replicas);
+    let url = nats.as_ref().map(PrivateServer::url);
+    let options: Vec<&str> = ["--stand-ins"]
+        .into_iter()
+        .chain(url.into_iter().flat_map(|url| ["--nats", url]))
+        .collect();
     let total = NAMES.len() * BATCHES * MACHINES;
     let machines = total.to_string();
     let (region, key) =
         replicas.region(&["--machines", &machines, "--class", "zero", "--hosts", "fleet"]);
-    let mut planes = replicas.start_together(&NAMES, &["--stand-ins"]);
+    let mut planes = replicas.start_together(&NAMES, &options);
     let token = replicas.token_file(&NAMES);
     let urls: Vec<String> =
         planes.iter().map(|plane| plane.server.value("listening").to_owned()).collect();
@@ -105,7 +172,7 @@ fn each_is_started_anew_in_turn_and_nothing_is_lost() {
             let plane = &mut planes[index];
             assert!(plane.server.stop().success(), "{}", plane.server.log());
             let address = urls[index].strip_prefix("http://").unwrap();
-            *plane = replicas.start_at(NAMES[index], address, &["--stand-ins"]);
+            *plane = replicas.start_at(NAMES[index], address, &options);
         });
     }
     // Those that stopped have withdrawn, and the new ones are counted.
@@ -138,4 +205,8 @@ fn each_is_started_anew_in_turn_and_nothing_is_lost() {
     assert_eq!(deploys(&stats), vec![1; total]);
     let verdict: Value = serde_json::from_str(&client.ask(0, "audit verify -o json")).unwrap();
     assert_eq!(verdict["intact"], true, "{verdict}");
+    if let Some(nats) = &nats {
+        // More than ten lines of history for each machine.
+        every_event_is_on_the_stream_once(&replicas, nats, 10 * total);
+    }
 }
