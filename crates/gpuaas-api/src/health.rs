@@ -71,6 +71,7 @@ impl HealthCheck {
 
 /// What a database says that takes writes.
 async fn read(store: &Store, now: Timestamp) -> Result<Health, StoreError> {
+    store.check_master_keys().await?;
     let event_lag_seconds = event_lag(store, now).await?;
     let mut control_planes = BTreeMap::new();
     for plane in store.control_planes().await? {

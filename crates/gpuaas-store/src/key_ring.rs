@@ -8,10 +8,41 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gpuaas_types::Timestamp;
 use secrecy::SecretString;
 
 use crate::error::StoreError;
 use crate::seal::{MasterKey, sealing_key_id};
+
+/// A key that seals nothing any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormerMasterKey {
+    /// Its identifier, 16 hexadecimal digits.
+    pub id: String,
+    /// The key that came after it.
+    pub successor: String,
+    /// When that was.
+    pub begun_at: Timestamp,
+    /// From then on no value was sealed with it; none: values are still to be moved.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// Which master keys a database was sealed with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MasterKeyState {
+    /// Identifier of the key that seals, 16 hexadecimal digits.
+    pub sealing: String,
+    /// Those before it, the oldest first.
+    pub former: Vec<FormerMasterKey>,
+}
+
+impl MasterKeyState {
+    /// The key whose values are being moved; none: no rotation is under way.
+    #[must_use]
+    pub fn moving(&self) -> Option<&FormerMasterKey> {
+        self.former.iter().find(|key| key.ended_at.is_none())
+    }
+}
 
 /// Master keys by their identifiers. Clones share which one seals.
 #[derive(Debug, Clone)]
@@ -62,6 +93,23 @@ impl KeyRing {
             self.sealing.store(position, Ordering::Release);
         }
         position.is_some()
+    }
+
+    /// Seals with the key that the database says. Fails where that, or one whose values are still to be
+    /// moved, is not at hand: with a sentence that names it.
+    pub(crate) fn take_word(&self, state: &MasterKeyState) -> Result<(), String> {
+        let moving = state.moving().map(|key| key.id.as_str());
+        let wanted = [Some(state.sealing.as_str()), moving].into_iter().flatten();
+        let missing: Vec<&str> = wanted.filter(|id| self.find(id).is_none()).collect();
+        if missing.is_empty() {
+            self.seal_with(&state.sealing);
+            return Ok(());
+        }
+        Err(format!(
+            "the secrets of this database are sealed with key {}, not {}",
+            missing.join(" and "),
+            self.ids().join(" or ")
+        ))
     }
 
     /// Seals `secret` for `owner`; see [`MasterKey::seal`].

@@ -7,10 +7,12 @@
 //! former key, so the batches have an end however many control planes write meanwhile.
 
 use gpuaas_types::Timestamp;
+use gpuaas_types::codes::ProblemCode;
 use serde_json::json;
 
 use crate::database::{Conn, args};
 use crate::error::StoreError;
+use crate::key_ring::{FormerMasterKey, MasterKeyState};
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::meta::{one_at_a_time, set};
@@ -20,36 +22,6 @@ use crate::tables::sealed::{SEALED_COLUMNS, SealedColumn};
 pub(crate) const MASTER_KEY_ID: &str = "master_key_id";
 /// Lock of rotations.
 const LOCK: &str = "master_key_lock";
-
-/// A key that seals nothing any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormerMasterKey {
-    /// Its identifier, 16 hexadecimal digits.
-    pub id: String,
-    /// The key that came after it.
-    pub successor: String,
-    /// When that was.
-    pub begun_at: Timestamp,
-    /// From then on no value was sealed with it; none: values are still to be moved.
-    pub ended_at: Option<Timestamp>,
-}
-
-/// Which master keys a database was sealed with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MasterKeyState {
-    /// Identifier of the key that seals, 16 hexadecimal digits.
-    pub sealing: String,
-    /// Those before it, the oldest first.
-    pub former: Vec<FormerMasterKey>,
-}
-
-impl MasterKeyState {
-    /// The key whose values are being moved; none: no rotation is under way.
-    #[must_use]
-    pub fn moving(&self) -> Option<&FormerMasterKey> {
-        self.former.iter().find(|key| key.ended_at.is_none())
-    }
-}
 
 /// Values of a table by the key that they are sealed with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,17 +224,37 @@ impl Store {
         self.write(move |conn| Box::pin(async move { end(conn, now, entry).await })).await
     }
 
-    /// Reads which key seals, after a value of a former one was refused.
-    pub(crate) async fn refresh_sealing_key(&self) {
-        match self.master_keys().await {
-            Ok(state) if self.key().seal_with(&state.sealing) => {
-                tracing::info!(key = state.sealing, "the master key has changed");
+    /// Compares the master keys at hand with those that the database needs by now, and seals with the
+    /// one that it says. Whoever was not told of a rotation hears so here, before a secret is needed.
+    ///
+    /// # Errors
+    /// `master_key_changed` where one of them is not at hand; [`StoreError::Unavailable`] or
+    /// [`StoreError::Corrupt`].
+    pub async fn check_master_keys(&self) -> Result<(), StoreError> {
+        let state = self.master_keys().await?;
+        let before = self.key().sealing().id_hex();
+        self.key()
+            .take_word(&state)
+            .map_err(|missing| StoreError::conflict(ProblemCode::MasterKeyChanged, missing))?;
+        if before != state.sealing {
+            tracing::info!(key = state.sealing, "the master key has changed");
+        }
+        Ok(())
+    }
+
+    /// What became of a write whose value was refused because it was sealed with a former key: the
+    /// caller may try again, unless this process lacks the one that seals.
+    pub(crate) async fn after_refused_key(&self, refused: StoreError) -> StoreError {
+        match self.check_master_keys().await {
+            Ok(()) => refused,
+            Err(error @ StoreError::Conflict { .. }) => {
+                tracing::error!(%error, "a secret was not written");
+                error
             }
-            Ok(state) => tracing::error!(
-                key = state.sealing,
-                "the master key has changed, and the new one was not named at the start"
-            ),
-            Err(error) => tracing::warn!(%error, "which master key seals could not be read"),
+            Err(error) => {
+                tracing::warn!(%error, "which master key seals could not be read");
+                refused
+            }
         }
     }
 }

@@ -139,8 +139,8 @@ pub use input_secret::SecretOwner;
 pub use inspection::{
     DatabaseInspection, SchemaVersion, copy_database_file, insecure_database_host, inspect_database,
 };
-pub use key_ring::KeyRing;
-pub use key_rotation::{FormerMasterKey, MasterKeyState, SealedCount};
+pub use key_ring::{FormerMasterKey, KeyRing, MasterKeyState};
+pub use key_rotation::SealedCount;
 pub use migrations::{SchemaChange, SchemaChangeKind};
 pub use node::{AcceptedOnboarding, ListedNode, NewOnboarding, NewRunOfNode, NodeFilter, RunBrief};
 pub use node_change::HardwareChange;

@@ -138,22 +138,15 @@ impl Store {
                 })
             })
             .await?;
-        let moving = state.moving().map(|key| key.id.as_str());
-        let wanted = [Some(state.sealing.as_str()), moving].into_iter().flatten();
-        let missing: Vec<&str> = wanted.filter(|id| self.key().find(id).is_none()).collect();
-        if missing.is_empty() {
-            self.key().seal_with(&state.sealing);
-            return Ok(());
-        }
-        Err(StoreError::open(
-            "master_key_wrong",
-            format!(
-                "the secrets of this database are sealed with key {}, not {}",
-                missing.join(" and "),
-                self.key().ids().join(" or ")
-            ),
-            "start with the master key file that was made together with this database",
-        ))
+        let Err(missing) = self.key().take_word(&state) else { return Ok(()) };
+        let is_former = |id: &String| state.former.iter().any(|key| key.id == *id);
+        let hint = if self.key().ids().iter().any(is_former) {
+            "the master key was changed: name the former one and the one that came after it, `--master-key \
+             FORMER --master-key NEXT`, until `gpuaas key show` says that no value is of the former one"
+        } else {
+            "start with the master key file that was made together with this database"
+        };
+        Err(StoreError::open("master_key_wrong", missing, hint))
     }
 }
 

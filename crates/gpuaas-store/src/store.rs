@@ -209,14 +209,14 @@ impl Store {
     }
 
     /// The same; reads which master key seals where a value was refused for it. The caller is told
-    /// that the database is not available, and trying again is right.
+    /// that the database is not available, and trying again is right, where this process has that key.
     async fn noticing_the_key<T>(&self, written: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error) = &written
-            && error.is_refused_for_its_key()
-        {
-            self.refresh_sealing_key().await;
+        match written {
+            Err(error) if error.is_refused_for_its_key() => {
+                Err(self.after_refused_key(error).await)
+            }
+            written => written,
         }
-        written
     }
 
     async fn write_once<T, F>(&self, work: F) -> Result<T, StoreError>

@@ -147,6 +147,34 @@ fn a_value_of_a_former_key_is_refused_and_the_next_one_is_of_the_new_key() {
     });
 }
 
+/// Asked before a secret is needed, and where a secret is refused.
+#[test]
+fn a_control_plane_without_the_key_that_seals_is_told_so() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (former, both) =
+            (open(&fixture.database, key()).await, open(&fixture.database, ring()).await);
+        for store in [&former, &both] {
+            store.check_master_keys().await.unwrap();
+        }
+        fixture.store.close().await;
+        let rotates = open(&fixture.database, ring()).await;
+        rotates.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun")).await.unwrap();
+        let secret = SecretString::from("new".to_owned());
+        for _ in 0..2 {
+            assert_eq!(code(former.ensure_signing_key(&secret).await), "master_key_changed");
+            assert_eq!(code(former.check_master_keys().await), "master_key_changed");
+        }
+        both.check_master_keys().await.unwrap();
+        both.ensure_signing_key(&secret).await.unwrap();
+        let refused = Store::open(&fixture.database.url, key()).await.unwrap_err();
+        assert!(refused.hint().contains("--master-key FORMER --master-key NEXT"), "{refused:?}");
+        for store in [former, both, rotates] {
+            store.close().await;
+        }
+    });
+}
+
 #[test]
 fn one_rotation_at_a_time() {
     on_each_database(|database| async move {

@@ -6,7 +6,7 @@
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_engine::Clock;
 use gpuaas_store::{Store, StoreError};
-use gpuaas_types::codes::CommandCode;
+use gpuaas_types::codes::{CommandCode, ProblemCode};
 use tokio_util::sync::CancellationToken;
 
 /// For how long this control plane counts as running after it last said so.
@@ -25,10 +25,12 @@ pub(super) async fn announce(store: &Store, version: &str) -> Result<(), Failure
     store.renew_control_plane(version, LEASE_SECONDS).await.map_err(store_failure)
 }
 
-/// Goes on saying so until `stop`.
+/// Goes on saying so until `stop`, and looks whether the master key was changed meanwhile.
 ///
 /// # Errors
-/// `schema_contracted`: the tables went on without this version while it stood still.
+/// `schema_contracted`: the tables went on without this version while it stood still;
+/// `master_key_changed`: another key seals by now that this process was started without. Whoever goes
+/// on would hold leases of sites and runs whose secrets it cannot open.
 pub(super) async fn run(
     store: Store,
     version: &str,
@@ -48,6 +50,15 @@ pub(super) async fn run(
             }
             Err(error) => tracing::warn!(%error, "the lease of this control plane is not renewed"),
         }
+        match store.check_master_keys().await {
+            Ok(()) => {}
+            Err(error) if error.code() == ProblemCode::MasterKeyChanged.as_str() => {
+                let (code, hint) = (error.code(), ProblemCode::MasterKeyChanged.row().next_action);
+                tracing::error!(code, hint, "{error}");
+                return Err(error);
+            }
+            Err(error) => tracing::warn!(%error, "which master key seals could not be read"),
+        }
         match store.finish_migrations().await {
             Ok(0) => {}
             Ok(waiting) => tracing::info!(
@@ -65,5 +76,50 @@ pub(super) async fn withdraw(store: &Store) {
         && let Err(error) = store.withdraw_control_plane().await
     {
         tracing::warn!(%error, "this control plane counts as running for another minute");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_engine::VirtualClock;
+    use gpuaas_store::{KeyRing, MasterKey, NewAuditEntry};
+    use gpuaas_types::Timestamp;
+
+    use super::*;
+
+    /// What ends the loop of a control plane, while time passes.
+    async fn end_of(store: &Store) -> StoreError {
+        let clock = VirtualClock::new(Timestamp::EPOCH);
+        let running = run(store.clone(), "1.0.0", &clock, CancellationToken::new());
+        let passing = async {
+            loop {
+                clock.advance_to(clock.now().plus_seconds(INTERVAL_SECONDS));
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            ended = running => ended.unwrap_err(),
+            () = passing => unreachable!(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_control_plane_with_the_former_key_alone_ends_after_a_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = dir.path().join("gpuaas.db").display().to_string();
+        let [former, next] = [[1; 32], [2; 32]].map(MasterKey::from_bytes);
+        let store = Store::open(&url, former.clone()).await.unwrap();
+        let both = KeyRing::new(former, [next.clone()]);
+        let rotates = Store::open(&url, both).await.unwrap();
+        let entry = NewAuditEntry {
+            actor: "ada".to_owned(),
+            action: "master_key.rotate".to_owned(),
+            subject: next.id_hex(),
+            detail: serde_json::json!({}),
+        };
+        rotates.begin_key_rotation(Timestamp::EPOCH, &next.id_hex(), entry).await.unwrap();
+        let ended = end_of(&store).await;
+        assert_eq!(ended.code(), "master_key_changed");
+        assert!(ended.to_string().contains(&next.id_hex()), "{ended}");
     }
 }

@@ -74,6 +74,10 @@ DiskFull "disk_full" "The disk of the database is full" {
     status: 507, owner: Some(Owner::PlatformOperator), next_action: "make room on the disk of the database (the data folder of `gpuaas serve`, or that of PostgreSQL), then ask again; runs go on by themselves",
     doc: "The database takes no more bytes; nothing of the change was kept",
 }
+MasterKeyChanged "master_key_changed" "The master key was changed, and this control plane has not the new one" {
+    status: 503, owner: Some(Owner::PlatformOperator), next_action: "start this control plane again with the keys that the database needs, `gpuaas serve --master-key FORMER --master-key NEXT`; `gpuaas key show` says which one seals, and whether values are still to be moved",
+    doc: "Another key seals the secrets of the database by now, or values are being moved to one; this process was started without it, and can open no secret that is sealed with it",
+}
 LoopEnded "loop_ended" "A loop of the control plane ended" {
     status: 503, owner: Some(Owner::PlatformOperator), next_action: "the process ends by itself and has to be started again; its log names the loop",
     doc: "A part of the control plane that has to run all the time panicked or returned",
