@@ -6,11 +6,13 @@
 mod approvals;
 mod attack;
 mod backup;
+mod doctor;
 mod events;
 mod key_rotation;
 mod loops;
 mod migrate_store;
 mod oidc;
+mod outsiders;
 mod planted_secrets;
 mod prometheus;
 mod real_host;
