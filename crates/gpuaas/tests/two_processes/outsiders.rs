@@ -1,12 +1,12 @@
 //! What others send, seen through the executable: the runbook's `curl`, tokens that somebody guesses and
-//! one that was stolen.
+//! one that was stolen, and what a host says that would move a terminal.
 
 use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, until};
 
 /// An answer of the control plane: its status and its body.
 fn curl(rig: &Rig, token: &str, arguments: &[&str]) -> (u16, String) {
@@ -101,4 +101,54 @@ fn a_stolen_tokens_rejection_is_in_the_audit_after_junk() {
     assert_eq!(known.len(), 1, "{known:?}");
     assert!(known[0].to_string().contains("\"ci\""), "whose it was: {known:?}");
     assert_eq!(rig.json("audit verify -o json")["intact"], true);
+}
+
+/// What a host says last in a phase of its bundle that fails: it would clear the screen, set the title
+/// and write another line.
+const ESCAPES: &str = "\\033[2J\\033]0;owned\\007\\r\\302\\2332Jred \\033[31mwords";
+
+#[test]
+fn what_a_host_says_moves_no_terminal() {
+    let rig = Rig::start();
+    rig.add_site();
+    let folder = rig.path("site-net");
+    rig.good(&format!("bundle new {folder}"));
+    let phases = fs::read_dir(format!("{folder}/phases")).unwrap();
+    for phase in phases {
+        let text = format!(
+            "#!/bin/bash\n# Says what moves terminals.\nset -euo pipefail\n\
+             printf '{ESCAPES}\\n'\nprintf '{ESCAPES}\\n' >&2\nexit 1\n"
+        );
+        fs::write(phase.unwrap().path(), text).unwrap();
+    }
+    rig.good(&format!("bundle publish {folder}"));
+    rig.good("bundle approve site-net@0.1.0 --site lab --reason test");
+    rig.good("profile add loud --set site_bootstrap_bundle_ref=site-net@0.1.0");
+    let (mac, bmc) = rig.machine("j22u11");
+    let pass = rig.path("bmc.pass");
+    rig.good(&format!(
+        "node onboard j22u11 --site lab --profile loud --bmc-address {bmc} --bmc-user admin \
+         --bmc-pass-file {pass} --mac {mac}"
+    ));
+    let heard = || rig.good("node timeline j22u11 --limit 500").contains("red [31mwords");
+    until("the host has said it", heard);
+    let run = rig.json("node show j22u11 -o json")["run"]["id"].as_str().unwrap().to_owned();
+    for line in [
+        "node list",
+        "node show j22u11",
+        "node timeline j22u11 --limit 500",
+        "explain j22u11",
+        "run list",
+        &format!("run show {run}"),
+        "events --after 0-0 --count 20",
+    ] {
+        for form in ["table", "wide", "json", "yaml"] {
+            let text = rig.good(&format!("{line} -o {form}"));
+            let odd = text.chars().find(|c| c.is_control() && *c != '\n');
+            assert_eq!(odd, None, "{line} -o {form}: {text:?}");
+        }
+    }
+    let log = rig.control_plane.log();
+    let odd = log.chars().find(|c| c.is_control() && *c != '\n');
+    assert_eq!(odd, None, "{log:?}");
 }
