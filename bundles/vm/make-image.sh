@@ -1,19 +1,33 @@
 #!/bin/bash
-# make-image.sh FOLDER: the system of the emulated machine, from where this machine's apt gets its
-# own: FOLDER/disk.raw, FOLDER/kernel, FOLDER/initrd. Made once: what is there of the same packages
+# make-image.sh FOLDER [slices]: the system of the emulated machine, from where this machine's apt gets
+# its own: FOLDER/disk.raw, FOLDER/kernel, FOLDER/initrd. Made once: what is there of the same packages
 # is kept. Root, on Debian or Ubuntu, with mmdebstrap; some 3 minutes and 0.6 GB.
+#
+# With `slices` the system has libvirt, QEMU, Open vSwitch and dnsmasq as well, takes orders at its second
+# serial port, and has a guest of its own beside it, FOLDER/guest.raw (make-guest.sh): some 1.6 GB.
 #
 # Of the distribution's kernel only those drivers are kept that the machine can have, and of its
 # packages no documentation: unpacking is most of the time. The kernel is not the one for clouds,
 # which has no vfio.
 set -euo pipefail
-folder=$1
+folder=$1 kind=${2:-plain}
+here=$(cd -- "${BASH_SOURCE[0]%/*}" && pwd)
 fail() { printf 'error: %s: %s\nhint: %s\n' "$1" "$2" "$3" >&2; exit 1; }
 
 packages=(
     systemd systemd-sysv udev kmod procps pciutils iproute2 jq initramfs-tools grub2-common
     linux-image-amd64
 )
+size=1G
+if [[ $kind == slices ]]; then
+    # Below them what the slice host's bundle installs, and what an agent asks or runs.
+    packages+=(
+        libvirt-clients libvirt-daemon-system libvirt-daemon-driver-qemu qemu-system-x86 qemu-utils ovmf
+        openvswitch-switch dnsmasq nftables iptables nvme-cli dosfstools mtools curl ca-certificates apparmor
+        numactl fdisk busybox-static systemd-boot-efi
+    )
+    size=2500M
+fi
 # Below /lib/modules/VERSION/kernel/drivers.
 no_drivers=(
     accessibility ata atm auxdisplay bluetooth char comedi crypto dma edac extcon firewire gpu hid hsi hv
@@ -33,7 +47,7 @@ mkdir -p -- "${folder%/*}"
 # Whoever comes second waits, and finds it made.
 exec 9>"$folder.lock"
 flock 9
-stamp=$(printf '%s\n' "$VERSION_CODENAME" "$(sha256sum <"${BASH_SOURCE[0]}")" | sha256sum | cut -c 1-16)
+stamp=$(printf '%s\n' "$VERSION_CODENAME" "$kind" "$(cat -- "$here"/make-*.sh | sha256sum)" | sha256sum | cut -c 1-16)
 if [[ $(cat -- "$folder/stamp" 2>/dev/null) == "$stamp" ]]; then
     printf '%s is there\n' "$folder"
     exit 0
@@ -94,16 +108,47 @@ SCRIPT
 chmod 755 -- "$root/usr/local/sbin/handed"
 mkdir -p -- "$root/etc/systemd/system/multi-user.target.wants"
 ln -s ../handed.service "$root/etc/systemd/system/multi-user.target.wants/handed.service"
-for unit in getty.target e2scrub_reap.service systemd-timesyncd.service systemd-pstore.service fstrim.timer; do
+for unit in getty.target e2scrub_reap.service systemd-timesyncd.service systemd-pstore.service fstrim.timer \
+    nvmf-autoconnect.service libvirt-guests.service systemd-binfmt.service; do
     ln -sf /dev/null "$root/etc/systemd/system/$unit"
 done
 printf 'slice-host\n' >"$root/etc/hostname"
 mkdir -p -- "$root/boot/grub"
+# Each line at the second serial port is a script in base64, and each answer its status and output.
+orders() {
+    cat >"$1/etc/systemd/system/orders.service" <<'UNIT'
+[Unit]
+Description=Orders from outside
+After=multi-user.target
+
+[Service]
+ExecStart=/usr/local/sbin/orders
+Restart=always
+StandardOutput=journal+console
+StandardError=journal+console
+UNIT
+    cat >"$1/usr/local/sbin/orders" <<'SCRIPT'
+#!/bin/bash
+exec 3<>/dev/ttyS1
+stty -F /dev/ttyS1 raw -echo
+printf 'ready\n' >&3
+while read -r line <&3; do
+    base64 -d <<<"$line" >/run/order
+    bash /run/order >/run/answer 2>&1 </dev/null
+    printf '%s %s\n' "$?" "$(base64 -w 0 /run/answer)" >&3
+done
+SCRIPT
+    chmod 755 -- "$1/usr/local/sbin/orders"
+    ln -sf ../orders.service "$1/etc/systemd/system/multi-user.target.wants/orders.service"
+    rm -- "$1/etc/systemd/system/multi-user.target.wants/handed.service"
+}
 printf '/dev/vda / ext4 errors=remount-ro 0 1\n' >"$root/etc/fstab"
 : >"$root/etc/machine-id"
 cp -- "$root"/boot/vmlinuz-* "$new/kernel"
 cp -- "$root"/boot/initrd.img-* "$new/initrd"
-mkfs.ext4 -q -L root -d "$root" "$new/disk.raw" 1G
+if [[ $kind == slices ]]; then orders "$root"; fi
+mkfs.ext4 -q -L root -d "$root" "$new/disk.raw" "$size"
+if [[ $kind == slices ]]; then "$here/make-guest.sh" "$root" "$new/guest.raw"; fi
 rm -rf -- "$root" "$new/apt"
 printf '%s\n' "$stamp" >"$new/stamp"
 rm -rf -- "$folder"

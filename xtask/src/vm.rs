@@ -11,7 +11,7 @@ use crate::{agent, proc, real_host, setup};
 pub(crate) const HELP: &str = "\
 Boot a machine of software, and run the slice host's units and the agent on it.
 
-Usage: cargo xtask vm [--image-only]
+Usage: cargo xtask vm [--image-only | --slices --image-only]
 
 QEMU emulates the machine, so it needs nothing of this one's processor: an IOMMU, two NUMA nodes,
 a controller with SR-IOV, two endpoints for vfio-pci. Its system is made once from where this
@@ -20,6 +20,9 @@ every checkout uses. The agent's facts are compared
 with lspci and the rest, the bundle's phases run twice, and one effect after the other is
 broken. Prints the verdict as one JSON object, and ends with 1 where anything differs.
 
+With --slices the system is that of a slice host, with libvirt, QEMU and Open vSwitch in it, some 1.6 GB in
+~/.cache/gpuaas/vm-slices/NAME; a test of the suite (slots_follow_the_kernel) boots it.
+
 As root on Debian or Ubuntu, what is missing of qemu-system-x86, mmdebstrap and e2fsprogs is
 installed; elsewhere it says what is missing, and ends with 1.";
 
@@ -27,12 +30,18 @@ installed; elsewhere it says what is missing, and ends with 1.";
 const TEST: [&str; 5] = ["test", "--package", "gpuaas-node-agent", "--test", "vm"];
 
 pub(crate) fn run(args: &[String]) -> Outcome {
-    let image_only = match args {
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let workspace = Workspace::load(Depth::Own)?;
+    let image_only = match words[..] {
         [] => false,
-        [only] if only == "--image-only" => true,
+        ["--image-only"] => true,
+        ["--slices", "--image-only"] | ["--image-only", "--slices"] => {
+            setup::have(setup::MACHINE)?;
+            return Ok(proc::exit_code(proc::status(&mut make_slices_image(&workspace)?)?));
+        }
+        ["--slices"] => return Err("--slices goes with --image-only; see --help".to_owned()),
         [unknown, ..] => return Err(format!("there is no argument `{unknown}`; see --help")),
     };
-    let workspace = Workspace::load(Depth::Own)?;
     setup::have(setup::MACHINE)?;
     let made = proc::status(&mut make_image(&workspace)?)?;
     if !made.success() || image_only {
@@ -75,5 +84,15 @@ fn image() -> Result<PathBuf, String> {
 pub(crate) fn make_image(workspace: &Workspace) -> Result<Command, String> {
     let mut make = Command::new(workspace.root.join("bundles/vm/make-image.sh"));
     make.arg(image()?);
+    Ok(make)
+}
+
+/// Makes the system of the slice host of software, unless it is there.
+///
+/// # Errors
+/// There is no place for it.
+pub(crate) fn make_slices_image(workspace: &Workspace) -> Result<Command, String> {
+    let mut make = Command::new(workspace.root.join("bundles/vm/make-image.sh"));
+    make.arg(real_host::system("vm-slices", &real_host::own_release()?)?).arg("slices");
     Ok(make)
 }

@@ -18,6 +18,8 @@ mod process_host;
 mod systemd_host;
 
 use std::collections::HashMap;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +35,9 @@ use tokio_util::sync::CancellationToken;
 use self::host_emulator::HostEmulator;
 use self::host_pace::HostPace;
 use self::options::{HostMode, HostsOptions, Loss};
+
+/// What a machine was deployed with, in its folder, where nothing runs on hosts ([`HostMode::None`]).
+const USER_DATA: &str = "user-data";
 
 /// Whether this machine can have real hosts with the system in `rootfs`.
 ///
@@ -125,6 +130,19 @@ fn make_dir(dir: &Path) -> Result<PathBuf, Failure> {
         .map_err(|error| dir_failure(dir, &error))
 }
 
+/// Keeps what a machine was deployed with, for whoever runs it: it has secrets.
+fn keep_user_data(file: &Path, user_data: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    // Whoever waits for it finds all of it.
+    let written = file.with_extension("new");
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&written)?.write_all(user_data)?;
+    std::fs::rename(written, file)
+}
+
 fn dir_failure(path: &Path, error: &std::io::Error) -> Failure {
     Failure::local(CommandCode::HostsDirUnwritable, format!("{}: {error}", path.display()))
         .hint("name another folder with --hosts-dir")
@@ -201,6 +219,10 @@ impl HostSupervisor {
             old.stop().await;
         }
         if self.options.mode == HostMode::None {
+            let (file, host) = (self.root(&boot.host).join(USER_DATA), &boot.host.hostname);
+            if let Err(error) = keep_user_data(&file, &boot.user_data) {
+                tracing::warn!(%host, %error, "the user-data of a host is not kept");
+            }
             return;
         }
         let data = match parse_user_data(&boot.user_data) {
@@ -328,5 +350,24 @@ impl HostSupervisor {
         {
             tracing::debug!(%error, host = %host.hostname, "its folder stays");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn user_data_is_kept_for_its_own_user_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("abc123/2").join(USER_DATA);
+        for text in [&b"a first deployment"[..], b"another"] {
+            keep_user_data(&file, text).unwrap();
+            assert_eq!(std::fs::read(&file).unwrap(), text);
+        }
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
     }
 }

@@ -17,7 +17,7 @@ pub enum HostMode {
     Process,
     /// The agent's protocol code inside this process.
     Fleet,
-    /// No host runs the user-data.
+    /// No host runs the user-data; it is kept in `user-data` of the host's folder, for whoever runs it.
     None,
 }
 
