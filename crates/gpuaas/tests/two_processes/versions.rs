@@ -41,7 +41,6 @@ const CHANGES: [SchemaChange; 2] = [
 /// The later version, until it is told to stop.
 #[test]
 #[ignore = "a process of the other test"]
-#[expect(clippy::print_stdout, reason = "says where it listens, as `gpuaas serve` does")]
 fn the_later_version_serves() {
     let Some(options) = setting(LATER) else { return };
     let (data, database) = options.split_once('\t').unwrap();
