@@ -120,6 +120,7 @@ async fn check_site(
         Scope::SiteOfApproval => {
             Some(ctx.store.approval(find_approval(ctx, text).await?).await?.site)
         }
+        Scope::SiteOfExperiment => Some(ctx.store.experiment(text).await?.site),
         Scope::SiteOfBatch => Some(ctx.store.batch(text).await?.spec.site),
     };
     Ok(caller.check_site(site.as_deref())?)

@@ -36,7 +36,7 @@ use crate::etag::IfMatch;
 use crate::pages::PageRequest;
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::second_person::hide_secrets;
-use crate::{batches, bundles, id_prefix, nodes, offboarding, sites, tasks};
+use crate::{batches, bundles, id_prefix, images, nodes, offboarding, sites, tasks};
 
 /// Which requests to list.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -248,6 +248,10 @@ async fn carry_out(
         ApprovalKind::Bundle => {
             let Json(bundles) = bundles::approve(state, caller, key, typed(body)?).await?;
             Ok(json!(bundles))
+        }
+        ApprovalKind::Image => {
+            let Json(image) = images::transition(state, caller, key, typed(body)?).await?;
+            Ok(json!(image))
         }
         ApprovalKind::AgentUpdate => {
             let (_, Json(task)) = tasks::create(state, caller, key, headers, bytes).await?;

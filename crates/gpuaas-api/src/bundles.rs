@@ -32,10 +32,10 @@ use serde_json::json;
 
 use crate::body::{Body, Key};
 use crate::caller::Caller;
-use crate::check;
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, Refusal, invalid, problem};
 use crate::second_person::{self, CheckedRequest, Guarded};
+use crate::{check, image_check};
 
 /// Characters of an actor or a reason that are kept.
 const WORD_CHARS: usize = 200;
@@ -392,6 +392,7 @@ pub(crate) async fn check_can_begin(
     hostname: Option<&str>,
 ) -> ApiResult<()> {
     check_site(site, profile)?;
+    image_check::check_image(ctx, site, profile).await?;
     let resolved = pins(ctx, "profile ", &profile.spec).await?;
     let pinned = &profile.status.bundle_pins;
     let pins = if pinned.is_empty() { resolved } else { pinned.clone() };

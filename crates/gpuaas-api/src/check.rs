@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use gpuaas_core::connectivity::MISSED_HEARTBEATS;
 use gpuaas_core::image_approval::ImageApproval;
+use gpuaas_core::image_state::uploaded_name;
 use gpuaas_core::layout;
 use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
@@ -269,6 +270,17 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
         name(&at(&format!("sites.{index}")), site)?;
     }
     identifier(&at("distro_series"), &spec.distro_series, "/._-:+")?;
+    let digest = &spec.image_sha256;
+    if !digest.is_empty() {
+        let is_digest = digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit());
+        if !is_digest {
+            return Err(invalid(&at("image_sha256"), "64 hexadecimal digits are wanted"));
+        }
+        if uploaded_name(&spec.distro_series).is_none() {
+            let message = "only an uploaded image (custom/NAME) has a digest of its own";
+            return Err(invalid(&at("image_sha256"), message));
+        }
+    }
     let user = &spec.deploy_user;
     let is_user = user.len() <= 32
         && user.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
@@ -277,6 +289,15 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
         return Err(invalid(&at("deploy_user"), "a Linux user name is wanted"));
     }
     Ok(())
+}
+
+/// Name of an uploaded image in MAAS, without `custom/`.
+pub(crate) fn image_name(field: &str, text: &str) -> Result<(), Problem> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-:+".contains(c);
+    if (1..=128).contains(&text.len()) && text.chars().all(fits) {
+        return Ok(());
+    }
+    Err(invalid(field, "1 to 128 of letters, digits and ._-:+ are wanted"))
 }
 
 /// Hours, minutes and seconds in this order, at least one of them, more than nothing in all.

@@ -6,6 +6,7 @@ use gpuaas_store::{IdKind, ListedNode, RunBrief};
 use gpuaas_types::api::{Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::machine::maas_status;
+use gpuaas_types::park::Park;
 use gpuaas_types::{NodeId, NodeState, Timestamp};
 
 use crate::check;
@@ -64,6 +65,7 @@ pub(crate) fn node_view(
     let open = run.as_ref().filter(|run| run.status.is_open());
     let wait = open.and_then(|run| run.wait.clone());
     let park = open.and_then(|run| run.park.clone());
+    let park = park.map(|park| named_in(park, &site, &profile));
     let mark = open.and_then(|run| mark(run, now));
     let waiting_for = open.map(|run| match (&park, &wait) {
         (Some(park), _) => park.text.clone(),
@@ -106,6 +108,19 @@ pub(crate) fn node_view(
         timeline,
         timeline_is_cut: false,
     }
+}
+
+/// A park whose advice names this site and this profile.
+fn named_in(mut park: Park, site: &str, profile: &str) -> Park {
+    let filled = |text: &str| {
+        let text = text.replace("--profile PROFILE", &format!("--profile {profile}"));
+        text.replace("--site SITE", &format!("--site {site}"))
+    };
+    park.next_action = filled(&park.next_action);
+    for action in &mut park.actions {
+        action.needs = filled(&action.needs);
+    }
+    park
 }
 
 /// How late an open run is; none where it is not, or not open.

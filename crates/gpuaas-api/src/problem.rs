@@ -51,6 +51,7 @@ fn from_store(error: &StoreError) -> Problem {
                 "batch" => ProblemCode::BatchNotFound,
                 "claim" => ProblemCode::ClaimNotFound,
                 "approval" => ProblemCode::ApprovalNotFound,
+                "experiment" => ProblemCode::ExperimentNotFound,
                 "event sink" => ProblemCode::EventSinkNotFound,
                 "dead letter" => ProblemCode::DeadLetterNotFound,
                 "access token" => ProblemCode::AccessTokenNotFound,

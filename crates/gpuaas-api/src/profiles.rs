@@ -18,15 +18,16 @@ use crate::ctx::Ctx;
 use crate::etag::{IfMatch, Tagged};
 use crate::pages::list_filter;
 use crate::problem::{ApiResult, invalid, problem};
-use crate::{bundles, check, strict};
+use crate::{bundles, check, image_check, strict};
 
 /// `POST /api/v1/profiles`.
 pub(crate) async fn create(
     State(ctx): State<Ctx>,
     caller: Caller,
-    Body(asked): Body<ProfileCreate>,
+    Body(mut asked): Body<ProfileCreate>,
 ) -> ApiResult<(StatusCode, Json<ProfileResource>)> {
     check::name("name", &asked.name)?;
+    image_check::pin_image(&ctx, &mut asked.spec).await?;
     check::profile("spec.", &asked.spec)?;
     check_sites(&ctx, "spec.", &asked.spec).await?;
     let pins = bundles::pins(&ctx, "spec.", &asked.spec).await?;
@@ -120,7 +121,13 @@ async fn edit(
     let fields: Vec<String> = patch.keys().cloned().collect();
     let defaults =
         serde_json::to_value(ProfileSpec::default()).map_err(|_| problem(ProblemCode::Internal))?;
-    let spec: ProfileSpec = strict::merge(&current.spec, &defaults, patch)?;
+    // A digest is of one image: whoever names another one names its digest, too.
+    let names_image = patch.contains_key("distro_series") && !patch.contains_key("image_sha256");
+    let mut spec: ProfileSpec = strict::merge(&current.spec, &defaults, patch)?;
+    if names_image && spec.distro_series != current.spec.distro_series {
+        spec.image_sha256.clear();
+        image_check::pin_image(ctx, &mut spec).await?;
+    }
     check::profile("", &spec)?;
     check_sites(ctx, "", &spec).await?;
     let pins = bundles::pins(ctx, "", &spec).await?;

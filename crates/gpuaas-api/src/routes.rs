@@ -17,10 +17,10 @@ use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, approvals, audit, authorities, batches, bootstrap, bundles, certificates,
-    control, drift, enrollment, event_sinks, events, explain, guard, idempotency, metrics,
-    node_change, node_claims, nodes, offboarding, onboard_plan, openapi, profiles, rejections,
-    removal, roce, runs, secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys,
-    tasks, telemetry, tokens,
+    control, drift, enrollment, event_sinks, events, experiments, explain, guard, idempotency,
+    image_rollback, images, metrics, node_change, node_claims, nodes, offboarding, onboard_plan,
+    openapi, profiles, rejections, removal, roce, runs, secrets, sites, slice_claims, slice_launch,
+    slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// Longer than the probe of a MAAS region.
@@ -128,6 +128,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
         .merge(key_routes())
         .merge(approval_routes())
+        .merge(image_routes())
         .merge(audit_and_event_routes())
         .merge(slice_routes())
         .route_layer(middleware::from_fn_with_state(ctx.clone(), idempotency::replay))
@@ -160,6 +161,20 @@ fn audit_and_event_routes() -> Router<Ctx> {
         .route("/api/v1/webhooks", post(event_sinks::add_webhook))
         .route("/api/v1/dead-letters", get(event_sinks::dead_letters))
         .route("/api/v1/dead-letters/replay", post(event_sinks::replay))
+}
+
+fn image_routes() -> Router<Ctx> {
+    Router::new()
+        .route("/api/v1/experiments", post(experiments::start).get(experiments::list))
+        .route("/api/v1/experiments/import", post(experiments::import))
+        .route("/api/v1/experiments/{experiment}", get(experiments::show))
+        .route("/api/v1/experiments/{experiment}/next", post(experiments::next))
+        .route("/api/v1/experiments/{experiment}/stop", post(experiments::stop))
+        .route("/api/v1/images", post(images::record).get(images::list))
+        .route("/api/v1/images/{image}", get(images::show))
+        .route("/api/v1/images/{image}/transition", post(images::transition))
+        .route("/api/v1/images/{image}/delete", post(images::delete))
+        .route("/api/v1/profiles/{name}/rollback-image", post(image_rollback::roll_back))
 }
 
 /// What waits for another person.

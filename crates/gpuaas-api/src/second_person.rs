@@ -30,6 +30,8 @@ pub(crate) enum Guarded {
     Erase(u32),
     /// A bundle is approved.
     ApproveBundle,
+    /// A host image is approved.
+    ApproveImage,
     /// An agent is updated.
     UpdateAgent,
     /// The policy becomes this one.
@@ -105,6 +107,7 @@ async fn waits(ctx: &Ctx, caller: &Caller, checked: &CheckedRequest<'_>) -> ApiR
             ctx.store.count_erasing(ctx.now(), site, policy.clone(), person, *nodes).await?
         }
         Guarded::ApproveBundle => wants_second_person(policy, GuardedRequest::ApproveBundle),
+        Guarded::ApproveImage => wants_second_person(policy, GuardedRequest::ApproveImage),
         Guarded::UpdateAgent => wants_second_person(policy, GuardedRequest::UpdateAgent),
         Guarded::ChangePolicy(to) => wants_second_person(policy, GuardedRequest::ChangePolicy(to)),
     })

@@ -5,6 +5,8 @@ mod approvals;
 mod bundles;
 mod changes;
 pub(crate) mod events;
+mod experiments;
+mod images;
 mod pages;
 mod patience;
 pub(crate) mod secrets;

@@ -83,7 +83,7 @@ pub fn site(site: &SiteResource, style: Style) -> String {
     let vlan =
         site.spec.pxe_vlan.map_or_else(|| "any that MAAS serves".to_owned(), |v| v.to_string());
     let images = if site.spec.approved_images.is_empty() {
-        "any that MAAS has".to_owned()
+        "MAAS' own, and those that are approved".to_owned()
     } else {
         site.spec.approved_images.join(", ")
     };
@@ -117,7 +117,8 @@ fn second_person(policy: &SecondPersonPolicy) -> String {
     let erasing = policy.erasing_above.map(|most| format!("erasing-above={most}"));
     let bundles = policy.bundle_approvals.then(|| "bundle-approvals".to_owned());
     let agents = policy.agent_updates.then(|| "agent-updates".to_owned());
-    let all: Vec<String> = [erasing, bundles, agents].into_iter().flatten().collect();
+    let images = policy.image_approvals.then(|| "image-approvals".to_owned());
+    let all: Vec<String> = [erasing, bundles, agents, images].into_iter().flatten().collect();
     if all.is_empty() { "off".to_owned() } else { all.join(",") }
 }
 

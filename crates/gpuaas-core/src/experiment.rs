@@ -5,6 +5,8 @@
 //! beside the primary one are adjusted by Holm's method. Samples are seconds; a run that failed is
 //! infinitely long, which only its rank counts.
 
+mod assignment;
+mod collect;
 mod failures;
 mod holm;
 mod judge;
@@ -12,5 +14,7 @@ mod rank_sum;
 mod ranks;
 mod signed_rank;
 
+pub use assignment::assign_nodes;
+pub use collect::{SLICE_DISCOVERY, TIMINGS, TimingRow, are_comparable, judge_runs};
 pub use failures::{FailureCounts, judge_failures};
 pub use judge::{Criteria, Judge, MAX_SAMPLES, MIN_SAMPLES, MeasureSamples};

@@ -103,7 +103,7 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::PlatformOperator,
         retry: Retry::Never,
-        remedy: "switch the profile to `distro_series` ubuntu/noble and keep its `site_bootstrap_bundle_ref`: the stock image installs first and the bundle adds the rest",
+        remedy: "have the profile name the image before, or ubuntu/noble, `gpuaas image rollback --profile PROFILE --site SITE --reason WHY`, and keep its `site_bootstrap_bundle_ref`, which adds the rest",
         cure: Cure::RetryLatestProfile,
     },
     FailureRow {

@@ -25,6 +25,8 @@ pub mod experiment;
 pub mod failure;
 pub mod gates;
 pub mod image_approval;
+pub mod image_state;
+pub mod image_statement;
 pub mod layout;
 pub mod machine_identity;
 pub mod node_problem;

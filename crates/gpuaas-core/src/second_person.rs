@@ -39,6 +39,8 @@ pub enum GuardedRequest<'a> {
     },
     /// A bundle is approved for the site.
     ApproveBundle,
+    /// A host image is approved for the site.
+    ApproveImage,
     /// The agent of a node is updated.
     UpdateAgent,
     /// The policy itself becomes this one.
@@ -53,6 +55,7 @@ pub fn wants_second_person(policy: &SecondPersonPolicy, asked: GuardedRequest<'_
             policy.erasing_above.is_some_and(|most| counted.saturating_add(nodes) > most)
         }
         GuardedRequest::ApproveBundle => policy.bundle_approvals,
+        GuardedRequest::ApproveImage => policy.image_approvals,
         GuardedRequest::UpdateAgent => policy.agent_updates,
         GuardedRequest::ChangePolicy(to) => is_weaker(policy, to),
     }
@@ -68,6 +71,7 @@ fn is_weaker(from: &SecondPersonPolicy, to: &SecondPersonPolicy) -> bool {
     erasing
         || (from.bundle_approvals && !to.bundle_approvals)
         || (from.agent_updates && !to.agent_updates)
+        || (from.image_approvals && !to.image_approvals)
 }
 
 /// How a request stands at a moment: one that nobody decided in time is expired.
@@ -124,7 +128,24 @@ mod tests {
     use super::*;
 
     fn policy(erasing_above: Option<u32>, bundles: bool, agents: bool) -> SecondPersonPolicy {
-        SecondPersonPolicy { erasing_above, bundle_approvals: bundles, agent_updates: agents }
+        let (bundle_approvals, agent_updates) = (bundles, agents);
+        SecondPersonPolicy {
+            erasing_above,
+            bundle_approvals,
+            agent_updates,
+            image_approvals: false,
+        }
+    }
+
+    #[test]
+    fn approvals_of_images_wait_where_the_policy_names_them() {
+        let off = SecondPersonPolicy::default();
+        let on = SecondPersonPolicy { image_approvals: true, ..off.clone() };
+        assert!(wants_second_person(&on, GuardedRequest::ApproveImage));
+        assert!(!wants_second_person(&off, GuardedRequest::ApproveImage));
+        assert!(!wants_second_person(&on, GuardedRequest::ApproveBundle));
+        assert!(wants_second_person(&on, GuardedRequest::ChangePolicy(&off)));
+        assert!(!wants_second_person(&off, GuardedRequest::ChangePolicy(&on)));
     }
 
     #[test]

@@ -1,22 +1,30 @@
 //! The check before a deployment that asks MAAS for the image.
 
-use std::sync::Arc;
-
 use gpuaas_core::image_approval::{ImageFile, approved_digests, check_image_file};
+use gpuaas_core::image_state::{ImageStanding, deployable_digests, uploaded_name};
 use gpuaas_core::policy::normalise_distro_series;
+use gpuaas_store::StoredImage;
 use maas_client::{BootResource, BootResourceSet};
 
 use crate::run_session::RunSession;
+use crate::shared::Shared;
 use crate::site::{Site, Verdict};
 
 /// What MAAS calls the images that somebody uploaded.
-const UPLOADED: &str = "Uploaded";
+pub(crate) const UPLOADED: &str = "Uploaded";
 
 /// MAAS has the image for the machine's architecture, the site approves it, and an uploaded one is
 /// whole and of a form that takes a storage layout.
-pub(crate) async fn check_image(site: &Site, session: &RunSession) -> Verdict {
+pub(crate) async fn check_image(shared: &Shared, site: &Site, session: &RunSession) -> Verdict {
     let wanted = normalise_distro_series(&session.profile().distro_series);
-    let digests = approved_digests(&session.site().approved_images, &wanted)?;
+    let digests = match uploaded_name(&wanted) {
+        Some(name) => deployable(shared, site, session, &name).await?,
+        None => {
+            let listed = approved_digests(&session.site().approved_images, &wanted)?;
+            listed.into_iter().map(str::to_owned).collect()
+        }
+    };
+    let digests: Vec<&str> = digests.iter().map(String::as_str).collect();
     let word_at = session.run.state.reads_count_since();
     let images = site.images(word_at).await.map_err(|e| e.to_string())?;
     let architecture = session
@@ -44,8 +52,56 @@ pub(crate) async fn check_image(site: &Site, session: &RunSession) -> Verdict {
     Ok(format!("{found}, {seen}"))
 }
 
+/// Digests one of which the file of an uploaded image has to have, by the site's record of it.
+async fn deployable(
+    shared: &Shared,
+    site: &Site,
+    session: &RunSession,
+    name: &str,
+) -> Result<Vec<String>, String> {
+    let (store, site_id) = (&shared.store, site.record.id);
+    let record = store.image(site_id, name).await.map_err(|e| e.to_string())?;
+    let (mut nodes_before, mut revoked_parent) = (0, None);
+    if let Some(record) = &record {
+        let before = store.nodes_with_image_before(site_id, name, session.run.id).await;
+        nodes_before = before.map_err(|e| e.to_string())?;
+        let revoked = store.revoked_digest(&record.parents).await;
+        revoked_parent = revoked.map_err(|e| e.to_string())?;
+    }
+    let standing = record.as_ref().map(|record| ImageStanding {
+        nodes_before: u32::try_from(nodes_before).unwrap_or(u32::MAX),
+        revoked_parent: revoked_parent.as_deref(),
+        ..image_standing(record)
+    });
+    let (listed, pinned) = (&session.site().approved_images, &session.profile().image_sha256);
+    let found = deployable_digests(name, standing.as_ref(), listed, pinned, shared.clock.now());
+    let advice = format!(
+        "`gpuaas image approve {name} --site {site} --reason WHY` approves it, `gpuaas image \
+         rollback --profile {profile} --site {site} --reason WHY` goes back to another",
+        site = session.site().name,
+        profile = session.context.profile.name,
+    );
+    let digests = found.map_err(|refusal| format!("{}; {advice}", refusal.with_code()))?;
+    Ok(digests.into_iter().map(str::to_owned).collect())
+}
+
+/// What the record of an image says of its deployment; nothing of the nodes that have it, and nothing
+/// of its parents.
+#[must_use]
+pub fn image_standing(record: &StoredImage) -> ImageStanding<'_> {
+    ImageStanding {
+        state: record.state,
+        expires_at: record.expires_at,
+        sha256: &record.sha256,
+        canary_nodes: record.canary_nodes.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+        nodes_before: 0,
+        revoked_parent: None,
+        said: (&record.changed_by, &record.reason),
+    }
+}
+
 /// The file of the newest set of an uploaded image: an upload takes the files of older sets away.
-fn file_of(image: &Arc<BootResource>) -> Option<ImageFile> {
+pub(crate) fn file_of(image: &BootResource) -> Option<ImageFile> {
     let newest = |set: &&BootResourceSet| !set.files.is_empty();
     let set = image.sets.values().rfind(newest)?;
     let file = set.files.values().next()?;

@@ -48,6 +48,7 @@ mod reads;
 mod recheck;
 pub mod region_diagnosis;
 pub mod region_identity;
+pub mod region_image;
 mod repeated_failure;
 mod rewind;
 mod run_context;
@@ -73,6 +74,7 @@ pub use connect::{Connect, HttpConnect, KeyUnreadable, ReadKey, SiteKeyError, si
 pub use engine::{ClaimedRun, Engine};
 pub use failpoint::{Failpoint, Failpoints};
 pub use fetch::{Fetch, ResourceHead};
+pub use image_check::image_standing;
 pub use node_trust::NodeAnchors;
 pub use reachability::HostScope;
 pub use shared::EngineParts;

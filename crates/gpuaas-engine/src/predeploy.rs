@@ -48,7 +48,7 @@ pub(crate) async fn checks(
         ca(shared, session),
         token_store(session, honoured.map_err(|error| error.to_string())),
         resolve(shared, session, own).await,
-        image_check::check_image(site, session).await,
+        image_check::check_image(shared, site, session).await,
     ];
     let at = shared.clock.now();
     PREDEPLOY_CHECKS

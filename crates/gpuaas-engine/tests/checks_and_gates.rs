@@ -171,7 +171,10 @@ async fn unready(fault: Unready) -> (Harness, Arc<Engine>, RunId) {
         Unready::CaEnded => set_ca(&harness, EXPIRED_CA).await,
         Unready::OldToken => leave_token(&harness, &accepted).await,
         Unready::BadInput => set_disk_count(&harness, "many").await,
-        Unready::NoImage => {}
+        // Approved before anybody uploads it.
+        Unready::NoImage => {
+            harness.change_site(|spec| spec.approved_images = vec![IMAGE.to_owned()]).await;
+        }
     }
     let engine = kit.engine(harness.store.clone());
     (harness, engine, accepted.run_id)

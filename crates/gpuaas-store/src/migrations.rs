@@ -194,6 +194,8 @@ migrations! {
     expand "0462_former_master_key"
     expand "0470_certificate_authority"
     expand "0480_run_times"
+    expand "0490_host_image"
+    expand "0491_experiment"
     expand "0520_whole_node_claim"
 }
 

@@ -42,6 +42,8 @@ const SITE: Removal = Removal {
         "DELETE FROM roce_assignment WHERE site_id = $1",
         "DELETE FROM host_value WHERE site_id = $1",
         "DELETE FROM bundle_approval WHERE site_id = $1",
+        "DELETE FROM host_image_event WHERE site_id = $1",
+        "DELETE FROM host_image WHERE site_id = $1",
         "DELETE FROM input_secret WHERE owner = $1",
         "DELETE FROM secret WHERE owner = $1",
     ],

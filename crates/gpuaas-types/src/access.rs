@@ -79,6 +79,8 @@ pub enum Scope {
     SiteOfClaim,
     /// The site of the approval that the path names.
     SiteOfApproval,
+    /// The site of the experiment that the path names.
+    SiteOfExperiment,
     /// The `site` of the query; without one, the role has to hold everywhere.
     SiteOfQuery,
     /// The site that the body names.
@@ -99,6 +101,7 @@ impl Scope {
             Self::SiteOfBatch => "at the batch's site",
             Self::SiteOfClaim => "at the claim's site",
             Self::SiteOfApproval => "at the approval's site",
+            Self::SiteOfExperiment => "at the experiment's site",
             Self::SiteOfQuery => "at the site of the query, or everywhere",
             Self::SiteOfBody => "at the site of the body",
         }
@@ -160,6 +163,17 @@ operations! {
     GET    "/api/v1/bundles/{bundle}/archive"                    Viewer   Shared;
     POST   "/api/v1/bundles/{bundle}/approve"                    Approver SiteOfBody;
     POST   "/api/v1/bundles/{bundle}/withdraw"                   Approver Everywhere;
+    GET    "/api/v1/images"                                      Viewer   SiteOfQuery;
+    POST   "/api/v1/images"                                      Operator SiteOfBody;
+    GET    "/api/v1/images/{image}"                              Viewer   SiteOfQuery;
+    POST   "/api/v1/images/{image}/transition"                   Approver SiteOfBody;
+    POST   "/api/v1/images/{image}/delete"                       Admin    SiteOfBody;
+    GET    "/api/v1/experiments"                                 Viewer   SiteOfQuery;
+    POST   "/api/v1/experiments"                                 Operator SiteOfBody;
+    POST   "/api/v1/experiments/import"                          Operator SiteOfBody;
+    GET    "/api/v1/experiments/{experiment}"                    Viewer   SiteOfExperiment;
+    POST   "/api/v1/experiments/{experiment}/next"               Operator SiteOfExperiment;
+    POST   "/api/v1/experiments/{experiment}/stop"               Operator SiteOfExperiment;
     GET    "/api/v1/bundle-keys"                                 Viewer   Shared;
     POST   "/api/v1/bundle-keys"                                 Admin    Everywhere;
     GET    "/api/v1/sites"                                       Viewer   Shared;
@@ -176,6 +190,7 @@ operations! {
     GET    "/api/v1/profiles/{name}"                             Viewer   Shared;
     PATCH  "/api/v1/profiles/{name}"                             Admin    Everywhere;
     POST   "/api/v1/profiles/{name}/remove"                      Admin    Everywhere;
+    POST   "/api/v1/profiles/{name}/rollback-image"              Admin    Everywhere;
     GET    "/api/v1/profiles/{name}/secrets"                     Viewer   Shared;
     PUT    "/api/v1/profiles/{name}/secrets/{bundle}/{input}"    Admin    Everywhere;
     DELETE "/api/v1/profiles/{name}/secrets/{bundle}/{input}"    Admin    Everywhere;

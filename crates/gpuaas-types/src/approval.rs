@@ -20,6 +20,8 @@ ApprovalKind {
     Batch = "batch",
     /// An approval of a bundle for a site.
     Bundle = "bundle",
+    /// An approval of a host image for a site.
+    Image = "image",
     /// An update of a node's agent.
     AgentUpdate = "agent_update",
     /// A change of a site that asks for a second person less often.

@@ -20,6 +20,7 @@ pub mod explain;
 pub mod filter;
 pub mod health;
 pub mod ids;
+pub mod image;
 pub mod issuer;
 pub mod key_reference;
 pub mod lifecycle;

@@ -38,7 +38,8 @@ pub struct SiteSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pxe_vlan: Option<i64>,
     /// Images that may be deployed here (`custom/NAME`, `ubuntu/noble`), an uploaded one by the digest
-    /// of its file as well (`custom/NAME@sha256:HEX`); empty: any that MAAS has.
+    /// of its file as well (`custom/NAME@sha256:HEX`); empty: any that MAAS synced, and those uploaded
+    /// ones that were approved by themselves (`gpuaas image approve`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approved_images: Vec<String>,
     /// Nodes of the site in the deploying part of a run at once; 0: no limit. Deployments of a
@@ -81,6 +82,9 @@ pub struct SecondPersonPolicy {
     /// Whether each update of an agent waits.
     #[serde(default)]
     pub agent_updates: bool,
+    /// Whether each approval of a host image waits.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub image_approvals: bool,
 }
 
 impl SecondPersonPolicy {
@@ -144,6 +148,11 @@ impl SiteSpec {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What connects the GPUs of different nodes.
@@ -257,6 +266,10 @@ pub struct ProfileSpec {
     pub offline_after_seconds: u32,
     /// Image: `noble`, `ubuntu/noble`, or a custom image's visible name.
     pub distro_series: String,
+    /// SHA-256 of the file of an uploaded image, hex: no other one is deployed under its name; empty:
+    /// the one that the site approves.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub image_sha256: String,
     /// What a machine fetches of that image, in megabytes (10^6 bytes); 0: unknown.
     pub image_size_megabytes: u32,
     /// Login user of the deployed system; empty: the image's default.
@@ -308,6 +321,7 @@ impl Default for ProfileSpec {
             enrollment_token_ttl_seconds: 3600,
             offline_after_seconds: 300,
             distro_series: "ubuntu/noble".to_owned(),
+            image_sha256: String::new(),
             image_size_megabytes: 0,
             deploy_user: String::new(),
             fabric_mode: FabricMode::Ethernet,

@@ -80,6 +80,8 @@ kinds! {
     Sha256Text = r"^[0-9A-Fa-f]{64}$";
     /// Name of an image of a guest: a file name.
     ImageNameText = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$";
+    /// Name of a host image in MAAS, with or without `custom/` or its system.
+    HostImageText = r"^[A-Za-z0-9/._:+-]{1,128}$";
     /// Identifier of an item.
     IdText = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$";
     /// Number of a line or a row.

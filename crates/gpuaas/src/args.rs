@@ -24,8 +24,10 @@ mod context;
 mod doctor;
 mod events;
 mod examples;
+mod experiment;
 mod image;
 mod image_overrides;
+mod image_site;
 mod key;
 mod login;
 mod migrate_store;
@@ -65,6 +67,10 @@ pub use events::{
     DeadLetterArgs, EventFollowArgs, EventsArgs, EventsCommand, ReplayArgs, WebhookAddArgs,
     WebhookCommand, WebhookRemoveArgs,
 };
+pub use experiment::{
+    ExperimentCommand, ExperimentImportArgs, ExperimentListArgs, ExperimentStartArgs,
+    ExperimentStopArgs,
+};
 #[cfg(feature = "bench")]
 pub use image::{BenchLintArgs, BenchPackArgs};
 pub use image::{
@@ -72,6 +78,9 @@ pub use image::{
     ImagePipelineArgs, ImageShowArgs, ImageSignArgs, ImageUploadArgs, RegionArgs,
 };
 pub use image_overrides::{OverrideArgs, override_names};
+pub use image_site::{
+    ImageApproveArgs, ImageDeleteArgs, ImageListArgs, ImageRollbackArgs, ImageStateArgs,
+};
 pub use key::{KeyCommand, KeyRotateArgs, KeyShowArgs, MasterKeyArgs, OwnDatabaseArgs};
 pub use login::{LoginArgs, LogoutArgs, SignInContextArgs};
 pub use migrate_store::MigrateStoreArgs;
@@ -172,6 +181,9 @@ pub enum Command {
     /// Bundles: what gives nodes their personality.
     #[command(subcommand)]
     Bundle(BundleCommand),
+    /// Experiments: two host images compared on nodes that are drawn at random.
+    #[command(subcommand)]
+    Experiment(ExperimentCommand),
     /// Host images: a root file system on its way to MAAS.
     #[command(subcommand)]
     Image(ImageCommand),

@@ -3,6 +3,7 @@
 mod build;
 mod lineage;
 mod lint;
+mod of_site;
 mod pack;
 mod pipeline;
 mod planning;
@@ -11,6 +12,7 @@ mod upload;
 
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
+use gpuaas_types::image::ImageState;
 
 use crate::args::ImageCommand;
 
@@ -23,7 +25,18 @@ pub async fn run(command: ImageCommand, terminal: &mut Terminal) -> Result<(), F
         ImageCommand::Pack(args) => pack::run(&args, terminal),
         ImageCommand::Lint(args) => lint::run(&args, terminal),
         ImageCommand::Pipeline(args) => pipeline::run(&args, terminal).await,
-        ImageCommand::Show(args) => lineage::show(&args, terminal),
+        ImageCommand::Show(args) => match &args.site {
+            Some(site) => of_site::show(&args, site, terminal).await,
+            None => lineage::show(&args, terminal),
+        },
+        ImageCommand::List(args) => of_site::list(&args, terminal).await,
+        ImageCommand::Approve(args) => of_site::approve(&args, terminal).await,
+        ImageCommand::Deprecate(args) => {
+            of_site::withdraw(&args, ImageState::Deprecated, terminal).await
+        }
+        ImageCommand::Revoke(args) => of_site::withdraw(&args, ImageState::Revoked, terminal).await,
+        ImageCommand::Rollback(args) => of_site::roll_back(&args, terminal).await,
+        ImageCommand::Delete(args) => of_site::delete(&args, terminal).await,
         ImageCommand::Diff(args) => lineage::diff(&args, terminal),
         ImageCommand::Sign(args) => lineage::sign(&args, terminal),
         ImageCommand::Build(args) => build::run(&args, terminal),

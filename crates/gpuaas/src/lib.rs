@@ -23,6 +23,7 @@ mod confirm;
 mod contexts;
 mod doctor;
 pub mod events;
+mod experiment;
 pub mod follow;
 pub mod image;
 mod input_file;
@@ -151,7 +152,6 @@ async fn dispatch(
         Command::Doctor(args) => doctor::run(args, terminal).await,
         Command::Context(command) => contexts::run(command, terminal),
         Command::Completion(args) => completion::print(args.shell, terminal),
-        Command::Image(command) => image::run(command, terminal).await,
         Command::Man(args) => manual::write(&args, terminal),
         #[cfg(feature = "lab")]
         Command::MaasSim(args) => gpuaas_lab::region::run(args, terminal).await,

@@ -6,7 +6,8 @@ use gpuaas_types::codes::CommandCode;
 
 use crate::args::Command;
 use crate::{
-    approval, audit, authority, batch, bundle, commands, events, login, slice, task_key, token,
+    approval, audit, authority, batch, bundle, commands, events, experiment, image, login, slice,
+    task_key, token,
 };
 
 /// Carries out a command that asks a control plane for something.
@@ -34,6 +35,8 @@ pub(crate) async fn run(command: Command, terminal: &mut Terminal) -> Result<(),
         Command::Run(command) => commands::run(command, terminal).await,
         Command::Drift(command) => commands::drift(command, terminal).await,
         Command::Bundle(command) => bundle::run(command, terminal).await,
+        Command::Image(command) => image::run(command, terminal).await,
+        Command::Experiment(command) => experiment::run(command, terminal).await,
         Command::Explain(args) => commands::explain(args, terminal).await,
         _ => Err(Failure::usage(
             CommandCode::NotARequest,

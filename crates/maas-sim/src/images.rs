@@ -1,5 +1,7 @@
 //! Boot images: what the region has synced and what was uploaded to it.
 
+use std::collections::BTreeMap;
+
 use sha2::{Digest as _, Sha256};
 
 /// A file of an image set.
@@ -34,6 +36,8 @@ pub(crate) struct Image {
 #[derive(Debug, Clone)]
 pub(crate) struct Images {
     pub(crate) list: Vec<Image>,
+    /// Seconds that writing an image takes beyond what the machine's class says, by its name.
+    pub(crate) write_seconds: BTreeMap<String, f64>,
     /// Region controllers, and the microseconds that the others take to copy what one has whole.
     controllers: (u32, i64),
     next_image: i64,
@@ -100,7 +104,13 @@ impl ImageFile {
 
 impl Images {
     pub(crate) fn synced() -> Self {
-        let mut out = Self { list: Vec::new(), controllers: (1, 0), next_image: 0, next_file: 0 };
+        let mut out = Self {
+            list: Vec::new(),
+            write_seconds: BTreeMap::new(),
+            controllers: (1, 0),
+            next_image: 0,
+            next_file: 0,
+        };
         for (series, kernels) in SERIES {
             for arch in ["amd64", "arm64"] {
                 for kernel in *kernels {

@@ -75,4 +75,9 @@ impl Region {
     pub fn upload_image(&mut self, name: &str) {
         self.images.preload(name);
     }
+
+    /// Has machines take so many seconds more to write an image of this name.
+    pub fn set_image_write_seconds(&mut self, name: &str, seconds: f64) {
+        self.images.write_seconds.insert(name.to_owned(), seconds);
+    }
 }

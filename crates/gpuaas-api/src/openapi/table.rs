@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::signature::{Described, Schemas, Signature};
 use crate::{
     access, approvals, audit, authorities, batches, bundles, certificates, control, drift,
-    event_sinks, events, explain, metrics, node_change, node_claims, nodes, offboarding,
-    onboard_plan, profiles, removal, roce, runs, secrets, sites, slice_claims, slice_launch,
-    slices, stuck, task_keys, tasks, telemetry, tokens,
+    event_sinks, events, experiments, explain, image_rollback, images, metrics, node_change,
+    node_claims, nodes, offboarding, onboard_plan, profiles, removal, roce, runs, secrets, sites,
+    slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// A row: an operation as the document shows it.
@@ -157,6 +157,17 @@ fn of_control_plane() -> Vec<Row> {
         row!(GET "/api/v1/bundles/{bundle}/archive" bundles::archive "A bundle's archive"),
         row!(POST "/api/v1/bundles/{bundle}/approve" bundles::approve "Let sites run a bundle"),
         row!(POST "/api/v1/bundles/{bundle}/withdraw" bundles::withdraw "Let no site run a bundle"),
+        row!(GET "/api/v1/images" images::list "Host images of sites"),
+        row!(POST "/api/v1/images" images::record "Write down that an image was built, judged or uploaded").answers(&[200, 201]),
+        row!(GET "/api/v1/images/{image}" images::show "A host image at a site, with what happened to it"),
+        row!(POST "/api/v1/images/{image}/transition" images::transition "Say whether an image may be deployed at a site"),
+        row!(POST "/api/v1/images/{image}/delete" images::delete "Delete an image that nothing names"),
+        row!(GET "/api/v1/experiments" experiments::list "Experiments between images, newest first"),
+        row!(POST "/api/v1/experiments" experiments::start "Deploy drawn nodes with two images").answers(&[200, 202]),
+        row!(POST "/api/v1/experiments/import" experiments::import "Compare times of earlier runs").answers(&[201]),
+        row!(GET "/api/v1/experiments/{experiment}" experiments::show "An experiment, and what its runs say"),
+        row!(POST "/api/v1/experiments/{experiment}/next" experiments::next "Begin what may begin by now"),
+        row!(POST "/api/v1/experiments/{experiment}/stop" experiments::stop "Begin nothing of it any more"),
         row!(GET "/api/v1/bundle-keys" bundles::keys "The keys that may sign bundles"),
         row!(POST "/api/v1/bundle-keys" bundles::trust "Trust a key").answers(&[201]),
     ]
@@ -185,6 +196,7 @@ fn of_settings() -> Vec<Row> {
         row!(PATCH "/api/v1/admin/maas-sites/{site}/profiles/{profile}" profiles::change_at_site "Change a profile of a site")
             .patch::<ProfileSpec>(),
         row!(POST "/api/v1/profiles/{name}/remove" removal::profile "Remove a profile"),
+        row!(POST "/api/v1/profiles/{name}/rollback-image" image_rollback::roll_back "Have a profile name the image before"),
         row!(GET "/api/v1/profiles/{name}/secrets" secrets::list_of_profile "A profile's secret inputs, without their values"),
         row!(PUT "/api/v1/profiles/{name}/secrets/{bundle}/{input}" secrets::set_of_profile "Set a secret input of a profile"),
         row!(DELETE "/api/v1/profiles/{name}/secrets/{bundle}/{input}" secrets::delete_of_profile "Forget a secret input of a profile"),

@@ -44,6 +44,22 @@ fn body(row: &OperationRow) -> Option<Value> {
         (_, "/api/v1/bundles/{bundle}/approve") => {
             Some(json!({ "site": "lab", "actor": "eve", "reason": "test" }))
         }
+        (_, "/api/v1/experiments") => Some(json!({
+            "name": "no name", "site": "lab", "profile": "none", "images": [], "nodes": 2,
+            "reason": "test",
+        })),
+        (_, "/api/v1/experiments/import") => {
+            Some(json!({ "name": "no name", "site": "lab", "arms": [], "reason": "test" }))
+        }
+        (_, "/api/v1/images") => {
+            Some(json!({ "name": "h200", "site": "lab", "state": "uploaded", "sha256": "short" }))
+        }
+        (_, "/api/v1/images/{image}/transition") => {
+            Some(json!({ "site": "lab", "to": "approved", "actor": "eve", "reason": "test" }))
+        }
+        (_, "/api/v1/images/{image}/delete") => {
+            Some(json!({ "site": "lab", "actor": "eve", "reason": "test" }))
+        }
         (_, "/api/v1/nodes" | "/api/v1/onboarding-plans") => {
             Some(json!({ "hostname": "j22u12", "site": "lab", "profile": "none" }))
         }
@@ -126,8 +142,12 @@ async fn a_role_for_some_sites_holds_there_alone() {
             Scope::Shared => (false, false),
             // The query of these requests names no site.
             Scope::Everywhere | Scope::SiteOfQuery => (true, true),
-            // No such task, batch, claim or approval: nobody is told more.
-            Scope::SiteOfTask | Scope::SiteOfBatch | Scope::SiteOfClaim | Scope::SiteOfApproval => {
+            // No such task, batch, claim, approval or experiment: nobody is told more.
+            Scope::SiteOfTask
+            | Scope::SiteOfBatch
+            | Scope::SiteOfClaim
+            | Scope::SiteOfApproval
+            | Scope::SiteOfExperiment => {
                 assert_eq!(theirs.status, 404, "{method} {of}");
                 continue;
             }

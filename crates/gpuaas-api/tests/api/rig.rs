@@ -56,6 +56,8 @@ pub(crate) struct FakeMaas {
     pub(crate) tags: Mutex<Reply>,
     /// What it answers to the question for its resource pools.
     pub(crate) pools: Mutex<Reply>,
+    /// Uploaded images that it has, by identifier: name and SHA-256.
+    pub(crate) images: Mutex<BTreeMap<u64, (String, String)>>,
     /// What it answers to the next question for its version, before `version`.
     pub(crate) first_version: Mutex<Option<Reply>>,
     /// Where it was reached with a key.
@@ -73,11 +75,40 @@ pub(crate) fn reply(status: u16, content_type: &str, body: &str) -> Reply {
     })
 }
 
+impl FakeMaas {
+    /// The answer to a request about boot resources.
+    fn answer_of_images(&self, request: &MaasRequest) -> Reply {
+        let images = &mut *self.images.lock().unwrap();
+        let path = request.path_and_query.trim_end_matches('/');
+        let id = path.rsplit('/').next().and_then(|end| end.parse::<u64>().ok());
+        if request.method.as_str() == "DELETE" {
+            let id = id.unwrap();
+            let status = if images.remove(&id).is_some() { 204 } else { 500 };
+            return reply(status, "text/plain", "");
+        }
+        let shown = |(id, (name, sha256)): (&u64, &(String, String))| {
+            let file = json!({ "filename": "root", "filetype": "root-tgz", "sha256": sha256,
+                "size": 5_000_000, "complete": true });
+            json!({ "id": id, "type": "Uploaded", "name": name, "architecture": "amd64/generic",
+                "sets": { "1": { "label": "uploaded", "size": 5_000_000, "complete": true,
+                    "files": { "root": file } } } })
+        };
+        let body = match id {
+            Some(id) => images.get_key_value(&id).map(shown).unwrap(),
+            None => Value::from(images.iter().map(shown).collect::<Vec<_>>()),
+        };
+        reply(200, "application/json", &body.to_string())
+    }
+}
+
 struct FakeTransport(Arc<FakeMaas>);
 
 #[async_trait::async_trait]
 impl Transport for FakeTransport {
     async fn send(&self, request: MaasRequest, _: Duration) -> Reply {
+        if request.path_and_query.contains("boot-resources/") {
+            return self.0.answer_of_images(&request);
+        }
         let slot = if request.path_and_query.contains("version/") {
             assert!(request.header("authorization").is_none());
             if let Some(first) = self.0.first_version.lock().unwrap().take() {
@@ -192,6 +223,7 @@ impl Rig {
             whoami: Mutex::new(reply(200, "application/json", ADMIN)),
             tags: Mutex::new(reply(404, "text/plain", "No Tag matches the given query.")),
             pools: Mutex::new(reply(200, "application/json", POOLS)),
+            images: Mutex::default(),
             first_version: Mutex::default(),
             urls: Mutex::default(),
             kept_keys: Mutex::default(),

@@ -133,6 +133,7 @@ mod tests {
             node_id: NodeId(uuid::Uuid::nil()),
             hostname: "bench00000".to_owned(),
             site: "bench".to_owned(),
+            whole_node: false,
             owner: "bench".to_owned(),
             state: ClaimState::Reserved,
             numa: NumaPreference::Required,

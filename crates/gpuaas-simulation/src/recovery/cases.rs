@@ -370,6 +370,10 @@ pub static CASES: &[RecoveryCase] = &[
     RecoveryCase {
         code: ParkCode::PredeployChecksFailed,
         profile: |profile| profile.distro_series = "custom/h200-image".to_owned(),
+        before: || {
+            let approve = "gpuaas site set simulated --approve-image custom/h200-image";
+            vec![Act::Command(approve)]
+        },
         repair: || vec![Act::Upload("h200-image")],
         ..PLAIN
     },

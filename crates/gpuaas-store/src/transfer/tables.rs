@@ -75,6 +75,10 @@ pub(super) const TABLES: &[(&str, Movement)] = &[
     ("dead_letter", Moves),
     ("approval", Moves),
     ("erasing_note", Moves),
+    ("host_image", Moves),
+    ("host_image_event", Moves),
+    ("experiment", Moves),
+    ("experiment_run", Moves),
     // After every table with sealed values: triggers refuse those of a former key, of which there are
     // some while a rotation is under way.
     ("former_master_key", Moves),

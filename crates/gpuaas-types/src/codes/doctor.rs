@@ -96,6 +96,10 @@ SiteKeyRights "site_key_rights" "The key is an administrator's" {
     doc: "The user behind the API key is no administrator of MAAS",
     next_action: "give the key of an administrator: `gpuaas site set SITE --api-key-file FILE`",
 }
+SiteImages "site_images" "A site has no more images than it needs" {
+    doc: "More than three images of one family are in the region: uploaded, approved, deprecated or expired ones",
+    next_action: "`gpuaas image list --site SITE` shows them; `gpuaas image delete IMAGE --site SITE --reason WHY` deletes one that nothing names",
+}
 SiteControl "site_control" "No other control plane changes the region" {
     doc: "Another control plane's mark is in the region, so its machines are not changed from here",
     next_action: "stop the other control plane, or take the region over: `gpuaas site take-control SITE --reason TEXT`",

@@ -10,6 +10,8 @@ mod resource;
 mod service;
 #[macro_use]
 mod slice;
+#[macro_use]
+mod image;
 
 use crate::api::Owner;
 
@@ -30,7 +32,7 @@ pub struct ProblemRow {
     pub doc: &'static str,
 }
 
-rows_of_slices! { rows_of_services! { rows_of_resources! { rows_of_credentials! { rows_of_requests! { codes! {
+rows_of_images! { rows_of_slices! { rows_of_services! { rows_of_resources! { rows_of_credentials! { rows_of_requests! { codes! {
 /// Why the HTTP API refused a request, as `code` of the problem body names it.
 ProblemCode, ProblemRow, PROBLEMS;
-} } } } } }
+} } } } } } }

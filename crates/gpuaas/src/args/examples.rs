@@ -133,6 +133,39 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("bundle trust", "gpuaas bundle trust MCowBQYDK2VwAyEA --name site-team"),
     ("bundle keys", "gpuaas bundle keys"),
     ("bundle rotate-key", "gpuaas bundle rotate-key --data gpuaas-data --reason \"once a year\""),
+    (
+        "experiment start",
+        "gpuaas experiment start noble-vs-baked --image ubuntu/noble --image h200-20261123-9f86d081884c --profile h200 --site lab --nodes 20 --reason \"is it faster?\"",
+    ),
+    ("experiment next", "gpuaas experiment next noble-vs-baked --reason \"the rack is back\""),
+    ("experiment show", "gpuaas experiment show noble-vs-baked -o json"),
+    ("experiment list", "gpuaas experiment list --site lab"),
+    ("experiment stop", "gpuaas experiment stop noble-vs-baked --reason \"the hosts are needed\""),
+    (
+        "experiment import",
+        "gpuaas experiment import april.json --name april --site lab --reason \"times of before\"",
+    ),
+    ("image list", "gpuaas image list --site lab"),
+    (
+        "image approve",
+        "gpuaas image approve h200-20261123-9f86d081884c --site lab --expires-days 90 --reason \"tried on a rack\"",
+    ),
+    (
+        "image deprecate",
+        "gpuaas image deprecate h200-20261001-60303ae22b99 --site lab --reason \"the next one is approved\"",
+    ),
+    (
+        "image revoke",
+        "gpuaas image revoke h200-20261001-60303ae22b99 --site lab --reason \"its kernel has a hole\"",
+    ),
+    (
+        "image rollback",
+        "gpuaas image rollback --profile h200 --site lab --reason \"DKMS fails on the new one\"",
+    ),
+    (
+        "image delete",
+        "gpuaas image delete h200-20261001-60303ae22b99 --site lab --reason \"nobody has it\" --dry-run",
+    ),
     ("image pack", "gpuaas image pack rootfs --to gpuaas-h200-host-ubuntu2404.tar.gz"),
     ("image lint", "gpuaas image lint gpuaas-h200-host-ubuntu2404.tar.gz --boot-disk 80G"),
     ("image pipeline", "gpuaas image pipeline --dry-run --upload=0"),

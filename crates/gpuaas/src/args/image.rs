@@ -7,6 +7,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use gpuaas_client::arguments::ConnectionArgs;
 
 use super::image_overrides::OverrideArgs;
+use super::image_site::{
+    ImageApproveArgs, ImageDeleteArgs, ImageListArgs, ImageRollbackArgs, ImageStateArgs,
+};
 use super::shared::ActorArgs;
 
 /// Where layers of images are kept.
@@ -23,7 +26,8 @@ pub enum ImageCommand {
     Build(Box<ImageBuildArgs>),
     /// Build a recipe and give it to MAAS, do one of both, or show the plan (with --dry-run).
     Pipeline(Box<ImagePipelineArgs>),
-    /// Say what a finished archive holds: packages, kernel, bundles, what it was built from.
+    /// Say what a finished archive holds: packages, kernel, bundles, what it was built from; or,
+    /// with --site, what happened to an image there.
     Show(ImageShowArgs),
     /// Say what differs between two archives: packages, kernel, arguments, files, size.
     Diff(ImageDiffArgs),
@@ -31,6 +35,18 @@ pub enum ImageCommand {
     Sign(ImageSignArgs),
     /// Give a finished archive to a site's MAAS; the same command goes on after a cut or a crash.
     Upload(Box<ImageUploadArgs>),
+    /// List the images of sites: how far each has come, and who said so.
+    List(ImageListArgs),
+    /// Let nodes of a site be deployed with an uploaded image, or with --canary some of them.
+    Approve(ImageApproveArgs),
+    /// Say that another image is to take the place of one, which may still be deployed.
+    Deprecate(ImageStateArgs),
+    /// Let no node of a site be deployed with an image any more, for good.
+    Revoke(ImageStateArgs),
+    /// Have a profile name the image before again, or ubuntu/noble.
+    Rollback(ImageRollbackArgs),
+    /// Delete an image in MAAS that no node, run or profile names.
+    Delete(ImageDeleteArgs),
 }
 
 /// Where a region is, and who gives it an image.
@@ -85,12 +101,18 @@ pub struct ImageBuildArgs {
 /// `gpuaas image show`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageShowArgs {
-    /// The archive.
-    #[arg(value_name = "FILE")]
+    /// The archive, or with --site the image's name in MAAS.
+    #[arg(value_name = "FILE|IMAGE")]
     pub file: PathBuf,
+    /// Site that has the image.
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,
+    /// The control plane that knows the site.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 }
 
 /// `gpuaas image diff`.

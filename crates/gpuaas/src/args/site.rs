@@ -139,7 +139,7 @@ pub struct SiteSetArgs {
     #[arg(long, value_name = "SECONDS")]
     pub idle_poll_seconds: Option<u32>,
     /// What waits for another person: erasing-above=N (nodes that one person may have erased within an
-    /// hour), bundle-approvals, agent-updates, with commas between them, in the place of what was set;
+    /// hour), bundle-approvals, agent-updates, image-approvals, with commas between them, in the place of what was set;
     /// off: nothing.
     #[arg(long, value_name = "WHAT")]
     pub second_person: Option<SecondPersonArgument>,
@@ -198,8 +198,10 @@ impl FromStr for SecondPersonArgument {
                 }
                 None if word == "bundle-approvals" => policy.bundle_approvals = true,
                 None if word == "agent-updates" => policy.agent_updates = true,
+                None if word == "image-approvals" => policy.image_approvals = true,
                 _ => {
-                    let known = "erasing-above=N, bundle-approvals, agent-updates, off";
+                    let known =
+                        "erasing-above=N, bundle-approvals, agent-updates, image-approvals, off";
                     return Err(format!("use some of {known}"));
                 }
             }
@@ -230,8 +232,10 @@ mod tests {
             erasing_above: Some(10),
             bundle_approvals: true,
             agent_updates: true,
+            image_approvals: true,
         };
-        assert_eq!(read("erasing-above=10, bundle-approvals,agent-updates"), Ok(all));
+        let words = "erasing-above=10, bundle-approvals,agent-updates,image-approvals";
+        assert_eq!(read(words), Ok(all));
         for text in ["", "erasing-above", "erasing-above=many", "on", "agent-updates=yes"] {
             assert!(read(text).is_err(), "{text:?}");
         }

@@ -84,9 +84,15 @@ impl CommandLine for AdminCommandLine {
 mod tests {
     use std::collections::BTreeSet;
 
+    use gpuaas_simulation::experiment_trial::{ExperimentTrial, run_experiment_trial};
+    use gpuaas_simulation::image_rollout::{run_advised_rollback, run_image_rollout};
     use gpuaas_simulation::recovery::{CASES, run_after_yielding, run_case, run_case_by_itself};
     use gpuaas_types::RunStatus;
     use gpuaas_types::codes::ParkCode;
+    use gpuaas_types::experiment::{
+        ExactTest, ExperimentMeasure, ExperimentState, ExperimentView, FailureVerdict,
+        MeasureVerdict,
+    };
 
     use super::*;
 
@@ -108,6 +114,90 @@ mod tests {
         let ended = run_after_yielding(&ApiOperators).await.unwrap();
         assert_eq!(ended.command, "gpuaas site take-control simulated --reason ours");
         assert_eq!(ended.status, RunStatus::Succeeded);
+    }
+
+    #[tokio::test]
+    async fn every_run_deploys_the_image_that_it_pinned_while_the_profile_names_others() {
+        let rollout = run_image_rollout(&ApiOperators).await.unwrap();
+        let (before, next) = ("h200-20261001-60303ae22b99", "h200-20261123-9f86d081884c");
+        assert_eq!(rollout.runs.len(), 50);
+        assert!(rollout.deploying_at_once >= 10, "{}", rollout.deploying_at_once);
+        assert_eq!(rollout.rolled_back_to, format!("custom/{before}"));
+        for run in &rollout.runs {
+            assert_eq!(run.status, RunStatus::Succeeded, "{run:?}");
+            assert_eq!(run.pinned_image, format!("custom/{}", run.deployed_image), "{run:?}");
+            assert_eq!(run.pinned_sha256.len(), 64, "{run:?}");
+            assert!(run.evidence.contains(&run.pinned_sha256), "{run:?}");
+        }
+        let with =
+            |image: &str| rollout.runs.iter().filter(|one| one.deployed_image == image).count();
+        assert_eq!((with(before), with(next)), (35, 15));
+        assert_eq!(rollout.refusals.len(), 4);
+        for refusal in &rollout.refusals {
+            assert!(refusal.contains("image_in_use"), "{refusal}");
+        }
+        // With the names of those that have it.
+        let last = rollout.refusals.last().unwrap();
+        for run in &rollout.runs {
+            assert_eq!(last.contains(&run.host), run.deployed_image == next, "{last}");
+        }
+        assert!(rollout.refusals[1].contains("profiles: h200"), "{:?}", rollout.refusals);
+    }
+
+    #[tokio::test]
+    async fn the_rollback_that_is_advised_after_a_failed_kernel_deploys_the_stock_image() {
+        let done = run_advised_rollback(&ApiOperators).await.unwrap();
+        let rollback = "gpuaas image rollback --profile h200 --site simulated --reason dkms";
+        assert_eq!(done.rollback, rollback);
+        assert!(done.retry.contains("--latest-profile"), "{}", done.retry);
+        assert_eq!((done.status, done.deployed_image.as_str()), (RunStatus::Succeeded, "noble"));
+    }
+
+    async fn trial(seconds: f64, nodes: u32, paired: bool) -> [ExperimentView; 2] {
+        let trial = ExperimentTrial { seed: 7, nodes, slower_seconds: seconds, paired };
+        run_experiment_trial(trial, &ApiOperators).await.unwrap()
+    }
+
+    fn measure<'a>(view: &'a ExperimentView, name: &str) -> &'a ExperimentMeasure {
+        view.measures.iter().find(|one| one.name == name).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_image_that_takes_longer_by_a_planted_amount_is_said_to() {
+        let [begun, ended] = trial(300.0, 20, false).await;
+        // Nothing is said before all of it is there.
+        assert_eq!((begun.looks, begun.measures.len(), begun.planned_n), (0, 0, 10));
+        assert_eq!((ended.looks, ended.state), (1, ExperimentState::Ended));
+        assert!(ended.comparable);
+        let digests: Vec<usize> = ended.arms.iter().map(|arm| arm.digest.len()).collect();
+        assert_eq!(digests, [64, 64], "both arms are pinned");
+        let primary = &ended.measures[0];
+        assert_eq!((primary.n_a, primary.n_b, primary.verdict), (10, 10, MeasureVerdict::Slower));
+        let [low, high] = primary.interval_seconds.unwrap();
+        assert!(low <= 300.0 && 300.0 <= high, "{primary:?}");
+        assert_eq!(measure(&ended, "image_deploy").verdict, MeasureVerdict::Slower);
+        assert_eq!(ended.failures.unwrap().verdict, FailureVerdict::NoEvidenceOfWorse);
+    }
+
+    #[tokio::test]
+    async fn equal_images_are_not_said_to_differ_and_three_of_an_arm_say_nothing() {
+        let [_, equal] = trial(0.0, 20, false).await;
+        let is_difference = |one: &&ExperimentMeasure| {
+            matches!(one.verdict, MeasureVerdict::Faster | MeasureVerdict::Slower)
+        };
+        let differing: Vec<_> = equal.measures.iter().filter(is_difference).collect();
+        assert!(differing.is_empty(), "{differing:?}");
+        let [_, few] = trial(300.0, 6, false).await;
+        assert_eq!(few.measures[0].verdict, MeasureVerdict::InsufficientSample);
+    }
+
+    #[tokio::test]
+    async fn pairs_are_judged_by_their_differences() {
+        let [begun, ended] = trial(300.0, 8, true).await;
+        assert_eq!(begun.assignments.iter().filter(|one| one.run.is_some()).count(), 8);
+        let primary = &ended.measures[0];
+        assert_eq!((primary.test, primary.n_a, primary.n_b), (ExactTest::SignedRank, 8, 8));
+        assert_eq!(primary.verdict, MeasureVerdict::Slower, "{primary:?}");
     }
 
     macro_rules! cures {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuaas_core::image_state::{crowded_families, state_at};
 use gpuaas_engine::region_diagnosis::{KeyDiagnosis, RegionDiagnosis, diagnose_region};
 use gpuaas_engine::{
     Clock, HostScope, HttpConnect, KeyUnreadable, ReadKey, SiteKeyError, site_key,
@@ -35,10 +36,35 @@ pub(super) async fn check(
             for site in sites {
                 check_site(store, (clock, &keys), &site, findings).await;
             }
+            check_images(store, clock, findings).await;
         }
         Err(error) => {
             findings.push(Finding::fault(Check::DatabaseHealth, "sites", error.to_string()));
         }
+    }
+}
+
+/// Looks for sites with more images than they need.
+async fn check_images(store: &Store, clock: &Arc<dyn Clock>, findings: &mut Vec<Finding>) {
+    let images = match store.images(None).await {
+        Ok(images) => images,
+        Err(error) => {
+            findings.push(Finding::fault(Check::DatabaseHealth, "images", error.to_string()));
+            return;
+        }
+    };
+    let now = clock.now();
+    let states = images.iter().map(|one| {
+        (one.site.as_str(), one.name.as_str(), state_at(one.state, one.expires_at, now))
+    });
+    let crowded = crowded_families(states);
+    if crowded.is_empty() {
+        let seen = format!("{} images", images.len());
+        findings.push(Finding::ok(Check::SiteImages, "images", seen));
+    }
+    for ((site, family), count) in crowded {
+        let seen = format!("{count} live images of family {family}");
+        findings.push(Finding::fault(Check::SiteImages, site, seen));
     }
 }
 

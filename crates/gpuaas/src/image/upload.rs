@@ -6,18 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use gpuaas_bundle::Envelope;
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::image::{ImageRecordRequest, ImageState};
 use maas_client::{ApiKey, Client, Config};
 use maas_upload::{
     StateFile, UploadClock, UploadError, UploadProgress, UploadReport, UploadRequest, build_name,
     digest_of, pinned, upload,
 };
 use serde::Serialize;
+use serde_json::Value;
 
 use super::report::json;
 use crate::args::{ImageUploadArgs, RegionArgs};
@@ -170,7 +175,56 @@ pub(super) async fn send(
         }
     };
     let report = upload(&client, &image, &state, &WallClock, &request, &mut observe).await;
-    Ok(printed(&wanted.site, report.map_err(|error| upload_failure(&error))?))
+    let report = printed(&wanted.site, report.map_err(|error| upload_failure(&error))?);
+    record(wanted, &report, terminal).await;
+    Ok(report)
+}
+
+/// Has the control plane know the upload. It is there in any case: what is not written down now, `image
+/// approve` writes down as the region has it.
+async fn record(wanted: &ImageUpload<'_>, report: &ImageUploadReport, terminal: &mut Terminal) {
+    if wanted.region.maas_url.is_some() {
+        return;
+    }
+    let body = ImageRecordRequest {
+        name: report.name.clone(),
+        site: report.site.clone(),
+        state: ImageState::Uploaded,
+        sha256: report.sha256.clone(),
+        size_bytes: report.size_bytes,
+        resource_id: Some(report.resource_id),
+        parents: parents(&wanted.file),
+        actor: wanted.region.who.actor.clone(),
+    };
+    let recorded = match ApiClient::connect(&wanted.region.connection) {
+        Ok(client) => client.record_image(&body).await,
+        Err(failure) => Err(failure),
+    };
+    if let Err(failure) = recorded {
+        let name = &report.name;
+        terminal.message(&format!(
+            "the control plane did not write the upload down ({}): `gpuaas image approve {name} \
+             --site {} --reason WHY` does that, too",
+            failure.code(),
+            report.site
+        ));
+    }
+}
+
+/// What an archive was built on, as the statement of provenance beside it says (`image sign`).
+fn parents(file: &Path) -> Vec<String> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".intoto.json");
+    let statement = std::fs::read(Path::new(&beside)).ok().and_then(|text| {
+        let envelope = Envelope::parse(&text).ok()?;
+        let payload = BASE64.decode(&envelope.payload).ok()?;
+        serde_json::from_slice::<Value>(&payload).ok()
+    });
+    let statement = statement.unwrap_or_default();
+    let named = &statement["predicate"]["buildDefinition"]["resolvedDependencies"];
+    let digests = named.as_array().into_iter().flatten();
+    let digests = digests.filter_map(|one| one["digest"]["sha256"].as_str());
+    digests.filter(|digest| digest.len() == 64).take(64).map(str::to_owned).collect()
 }
 
 fn printed(site: &str, report: UploadReport) -> ImageUploadReport {

@@ -20,11 +20,14 @@ impl Region {
     /// Status is Deploying already; gives addresses and starts the hardware.
     pub(crate) fn start_deploying(&mut self, key: u32) -> Result<(), SimResponse> {
         self.assign_addresses(key)?;
+        let image = self.machine(key).map(|machine| machine.distro_series.clone());
+        let extra = image.and_then(|image| self.images.write_seconds.get(&image).copied());
         let times = ActivityTimes {
             bmc: self.draw_duration(key, |c| c.times.bmc),
             post: self.draw_duration(key, |c| c.times.post),
             ephemeral: self.draw_duration(key, |c| c.times.ephemeral),
-            work: self.draw_duration(key, |c| c.times.image),
+            work: self.draw_duration(key, |c| c.times.image)
+                + (extra.unwrap_or_default() * 1e6) as i64,
             reboot: self.draw_duration(key, |c| c.times.post),
             first_boot: self.draw_duration(key, |c| c.times.first_boot),
         };
