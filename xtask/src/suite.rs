@@ -133,6 +133,7 @@ fn build_executables(workspace: &Workspace) -> Result<std::process::ExitStatus, 
 fn begin_systems(workspace: &Workspace) -> Vec<Making> {
     vec![
         Making::begin("emulated machine", setup::MACHINE, vm::make_image(workspace)),
+        Making::begin("emulated slice host", setup::MACHINE, vm::make_slices_image(workspace)),
         Making::begin("real host", setup::REAL_HOST, real_host::make_rootfs(workspace)),
     ]
 }

@@ -20,6 +20,7 @@ mod replicas;
 mod rig;
 mod rolling;
 mod secrets;
+mod slice_machine;
 mod systemd;
 mod tls;
 mod traces;
