@@ -26,6 +26,9 @@ const CONNECT_SECONDS: u64 = 5;
 const CALL_SECONDS: u64 = 20;
 /// Longest time of a download, in seconds: a bundle of many megabytes over a slow link.
 const FETCH_SECONDS: u64 = 900;
+/// Connections that an agent keeps between two calls: polls and heartbeats take turns on one, and what
+/// a report opens beside it is not kept.
+const IDLE_CONNECTIONS: usize = 1;
 /// Largest response that is read, in bytes; downloads apart.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
@@ -75,7 +78,7 @@ impl std::fmt::Debug for ControlPlane {
 /// # Errors
 /// `ca_pem` holds no certificate, or the system has none where they are wanted.
 pub fn http_client(ca_pem: Option<&[u8]>, system_roots: bool) -> Result<Client, SetupError> {
-    build(ca_pem, system_roots, None, None)
+    build(ca_pem, system_roots, None, None, usize::MAX)
 }
 
 fn build(
@@ -83,6 +86,7 @@ fn build(
     system_roots: bool,
     identity: Option<reqwest::Identity>,
     local_address: Option<IpAddr>,
+    idle_connections: usize,
 ) -> Result<Client, SetupError> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Losing the race against another thread that installs one is as good.
@@ -97,6 +101,7 @@ fn build(
         .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
         .redirect(reqwest::redirect::Policy::none())
         .local_address(local_address)
+        .pool_max_idle_per_host(idle_connections)
         .user_agent(concat!("gpuaas-node-agent/", env!("CARGO_PKG_VERSION")));
     let builder = if system_roots {
         builder.tls_certs_merge(certificates)
@@ -150,7 +155,7 @@ impl ControlPlane {
         local_address: Option<IpAddr>,
     ) -> Result<Self, SetupError> {
         let system_roots = system && url.starts_with("https:");
-        let client = build(ca_pem, system_roots, None, local_address)?;
+        let client = build(ca_pem, system_roots, None, local_address, IDLE_CONNECTIONS)?;
         let plane = Self::with_client(url, client);
         Ok(Self { ca_pem: ca_pem.map(Arc::from), system_roots, local_address, ..plane })
     }
@@ -193,8 +198,9 @@ impl ControlPlane {
         };
         let identity = reqwest::Identity::from_pem(certificate.as_bytes())
             .map_err(|error| SetupError(with_causes(&error)))?;
+        let (ca_pem, identity) = (self.ca_pem.as_deref(), Some(identity));
         let http =
-            build(self.ca_pem.as_deref(), self.system_roots, Some(identity), self.local_address)?;
+            build(ca_pem, self.system_roots, identity, self.local_address, IDLE_CONNECTIONS)?;
         Ok(Self { http, bearer: None, ..self.clone() })
     }
 

@@ -24,7 +24,9 @@ pub(super) async fn run(
     let mut backoff = agent.backoff("heartbeat");
     let mut is_ready = false;
     loop {
-        let pause_seconds = match send(agent).await {
+        let turn = agent.turns.of_heartbeat(&*agent.clock).await;
+        let sent = send(agent).await;
+        let pause_seconds = match sent {
             Ok(()) => {
                 backoff.reset();
                 if !is_ready {
@@ -44,6 +46,8 @@ pub(super) async fn run(
                 pause_seconds
             }
         };
+        agent.turns.set_next_heartbeat(agent.clock.monotonic_seconds() + pause_seconds);
+        drop(turn);
         agent.clock.sleep(pause_seconds).await;
     }
 }

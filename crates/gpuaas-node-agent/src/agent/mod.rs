@@ -17,6 +17,7 @@ mod slice_survey;
 mod state;
 mod task_loop;
 mod trust;
+mod turns;
 
 use std::sync::Arc;
 

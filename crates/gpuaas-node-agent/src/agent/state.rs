@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::turns::Turns;
 use crate::atomic_file;
 use crate::carried_out::CarriedOutTasks;
 use crate::clock::{AgentClock, Backoff};
@@ -84,6 +85,8 @@ pub(super) struct Agent {
     pub(super) host_changed: Notify,
     /// The control plane wants the certificate to be renewed now.
     pub(super) renewal_asked: Notify,
+    /// Whose turn it is on the one connection that polls and heartbeats share.
+    pub(super) turns: Turns,
     /// Cancelled when the first heartbeat was accepted.
     pub(super) first_heartbeat: CancellationToken,
     /// The task at hand.
@@ -122,6 +125,7 @@ impl Agent {
             clock,
             heartbeat_accepted: Notify::new(),
             host_changed: Notify::new(),
+            turns: Turns::default(),
             first_heartbeat: CancellationToken::new(),
             slice_discrepancies: Mutex::default(),
             disk_full: AtomicBool::new(false),

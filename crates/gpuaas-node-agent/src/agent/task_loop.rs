@@ -29,8 +29,12 @@ pub(super) async fn run(agent: &Agent, identity: &Identity) {
         if identity.poll_seconds == 0 {
             agent.heartbeat_accepted.notified().await;
         }
+        let turn = agent.turns.of_poll().await;
         let polled_at = agent.clock.monotonic_seconds();
-        match agent.authenticated().poll_tasks(identity.poll_seconds).await {
+        let wait_seconds = agent.turns.poll_seconds(identity.poll_seconds, polled_at);
+        let polled = agent.authenticated().poll_tasks(wait_seconds).await;
+        drop(turn);
+        match polled {
             Ok(batch) => {
                 backoff.reset();
                 let is_idle = batch.tasks.is_empty() && identity.poll_seconds > 0;
