@@ -5,6 +5,7 @@
 //! for each change of a node, as a console and scripts beside it would ask.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
@@ -15,6 +16,7 @@ use gpuaas_types::codes::CommandCode;
 use reqwest::{Client, Method, RequestBuilder};
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::fleet;
 use crate::arguments::{BenchApiArgs, MachineClass};
@@ -147,10 +149,10 @@ async fn with_control_plane(
         base: format!("http://{}/api/v1/nodes", plan.listen),
         token: token.trim().to_owned(),
     };
-    let measured = measure(args.clients, &asking, &machines, &RealClock).await;
+    let measured = measure(args.clients, asking, machines).await;
     process.kill();
     let (times, seconds) = measured?;
-    Ok(report(machines.len(), args.clients, engine, times, seconds))
+    Ok(report(args.nodes, args.clients, engine, times, seconds))
 }
 
 /// Where requests go, and with which credential.
@@ -161,13 +163,14 @@ struct Asking {
 }
 
 impl Asking {
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its answer. What it takes a client to understand it is not the
+    /// server's.
     async fn send(
         &self,
         method: Method,
         rest: &str,
         body: Option<Value>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Vec<u8>, Failure> {
         let url = format!("{}{rest}", self.base);
         let request: RequestBuilder = self.http.request(method, &url).bearer_auth(&self.token);
         let request = match body {
@@ -182,7 +185,7 @@ impl Asking {
         if !status.is_success() {
             return Err(unusable(String::from_utf8_lossy(&bytes).into_owned()));
         }
-        serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))
+        Ok(bytes.into())
     }
 
     /// What every page of the list begins after; none: the first one.
@@ -190,6 +193,9 @@ impl Asking {
         let mut pages = vec![None];
         while let Some(last) = pages.last() {
             let listed = self.send(Method::GET, &page(last.as_deref()), None).await?;
+            let listed: Value = serde_json::from_slice(&listed).map_err(|error| {
+                Failure::local(CommandCode::BenchmarkUnusable, error.to_string())
+            })?;
             match listed["next"].as_str() {
                 Some(next) => pages.push(Some(next.to_owned())),
                 None => break,
@@ -204,30 +210,39 @@ fn page(after: Option<&str>) -> String {
     format!("?limit={PAGE}{after}")
 }
 
+/// What all clients ask of.
+struct Fleet {
+    asking: Asking,
+    pages: Vec<Option<String>>,
+    machines: Vec<MachineInventory>,
+}
+
+/// Each client is a task of its own: none waits for another one to be served by this process.
 async fn measure(
     clients: usize,
-    asking: &Asking,
-    machines: &[MachineInventory],
-    clock: &RealClock,
+    asking: Asking,
+    machines: Vec<MachineInventory>,
 ) -> Result<(Times, f64), Failure> {
     let pages = asking.pages().await?;
-    let begin = clock.now();
-    let rounds = (0..clients).map(|client| rounds(client, asking, &pages, machines, clock));
+    let fleet = Arc::new(Fleet { asking, pages, machines });
+    let begin = RealClock.now();
+    let mut running = JoinSet::new();
+    for client in 0..clients {
+        let fleet = Arc::clone(&fleet);
+        running.spawn(async move { rounds(client, &fleet, &RealClock).await });
+    }
     let mut times = Times::default();
-    for done in futures::future::join_all(rounds).await {
+    while let Some(done) = running.join_next().await {
+        let done = done
+            .map_err(|error| Failure::local(CommandCode::BenchmarkUnusable, error.to_string()))?;
         times.add(done?);
     }
-    Ok((times, clock.now().seconds_since(begin)))
+    Ok((times, RealClock.now().seconds_since(begin)))
 }
 
 /// What one client does.
-async fn rounds(
-    client: usize,
-    asking: &Asking,
-    pages: &[Option<String>],
-    machines: &[MachineInventory],
-    clock: &RealClock,
-) -> Result<Times, Failure> {
+async fn rounds(client: usize, fleet: &Fleet, clock: &RealClock) -> Result<Times, Failure> {
+    let Fleet { asking, pages, machines } = fleet;
     let mut times = Times::default();
     let since = |begin: Timestamp| clock.now().seconds_since(begin);
     let mut at = client * ROUNDS;
