@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use gpuaas_bundle::Envelope;
 use gpuaas_bundle::order::FOREIGN_TASK_CODES;
+use gpuaas_identity::server::{Held, MayHold};
 use gpuaas_store::ReceivedHeartbeat;
 use gpuaas_types::agent::{
     Gate, GateClass, GateReport, Gates, HeartbeatRequest, HeartbeatResponse, TaskBatch, TaskResult,
@@ -15,12 +17,13 @@ use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::{RunId, TaskId, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 
 use crate::body::{Accepted, Body, Key, QueryParams};
 use crate::certificates::{self, Agent};
 use crate::ctx::{Ctx, MAX_POLL_SECONDS};
 use crate::history::agent_event;
-use crate::long_poll::PATIENCE;
+use crate::long_poll::{PollPermit, TaskSignal};
 use crate::problem::{ApiResult, problem};
 use crate::{authorities, check, rejections, slice_report, task_keys};
 
@@ -69,7 +72,11 @@ pub(crate) async fn heartbeat(
         first: Some(agent_event(now, agent.run_id, None, TimelineCode::FirstHeartbeat, text)),
         changed: Some(troubles_event(now, agent.run_id, &troubles)),
     };
-    let new = ctx.store.record_heartbeat(now, beat).await?;
+    let new = if ctx.settings.heartbeats_together {
+        ctx.store.note_heartbeat(now, beat).await?
+    } else {
+        ctx.store.record_heartbeat(now, beat).await?
+    };
     if new {
         ctx.wake_engine();
     }
@@ -150,34 +157,48 @@ pub(crate) struct Poll {
 }
 
 /// `GET /agent/v1/tasks?wait_seconds=N`. Waits in wall time, whatever clock the runs live on: the
-/// limit is about the HTTP connection.
+/// limit is about the HTTP connection. Where it can be, the request is held by its connection.
 pub(crate) async fn tasks(
     State(ctx): State<Ctx>,
     agent: Agent,
+    may_hold: Option<Extension<MayHold>>,
     QueryParams(poll): QueryParams<Poll>,
-) -> ApiResult<Json<TaskBatch<Envelope>>> {
+) -> ApiResult<Response> {
     let wait = Duration::from_secs(u64::from(poll.wait_seconds.min(MAX_POLL_SECONDS)));
     let permit = ctx.task_signals().join(agent.node_id);
-    let (mut slept, mut is_first) = (Duration::ZERO, true);
-    loop {
-        if !std::mem::take(&mut is_first) {
-            // The poll has been open for a while; whoever was shut out meanwhile gets nothing.
-            certificates::check_still_good(&ctx, &agent).await?;
-        }
-        let signal = permit.notify.notified();
-        tokio::pin!(signal);
-        signal.as_mut().enable();
-        let tasks = ctx.store.pending_tasks(ctx.now(), agent.node_id).await?;
-        if !tasks.is_empty() || slept >= wait {
-            return task_keys::sign_tasks(&ctx, agent.node_id, tasks).await.map(Json);
-        }
-        let nap = PATIENCE.min(wait - slept);
-        // Ended by a signal or by time, the tasks are read again.
-        slept = match tokio::time::timeout(nap, signal).await {
-            Ok(()) => slept,
-            Err(_) => slept + nap,
-        };
+    let signal = permit.next_signal();
+    let tasks = ctx.store.pending_tasks(ctx.now(), agent.node_id).await?;
+    if !tasks.is_empty() || wait.is_zero() {
+        let batch = task_keys::sign_tasks(&ctx, agent.node_id, tasks).await?;
+        return Ok(Json(batch).into_response());
     }
+    let waiting = wait_for_tasks(ctx, agent, permit, signal, Instant::now() + wait);
+    match may_hold {
+        Some(_) => Ok(Held::response(async move { waiting.await.into_response() })),
+        None => waiting.await,
+    }
+}
+
+/// Answers a poll when its node gets a task, and with none at its end: the next poll reads them anyway.
+/// 5,000 of these wait, so what they need beside that is in boxes.
+async fn wait_for_tasks(
+    ctx: Ctx,
+    agent: Agent,
+    permit: PollPermit,
+    mut signal: TaskSignal,
+    end: Instant,
+) -> ApiResult<Response> {
+    while timeout_at(end, signal.as_mut()).await.is_ok() {
+        signal = permit.next_signal();
+        // The poll has been open for a while; whoever was shut out meanwhile gets nothing.
+        Box::pin(certificates::check_still_good(&ctx, &agent)).await?;
+        let tasks = Box::pin(ctx.store.pending_tasks(ctx.now(), agent.node_id)).await?;
+        if !tasks.is_empty() {
+            let batch = Box::pin(task_keys::sign_tasks(&ctx, agent.node_id, tasks)).await?;
+            return Ok(Json(batch).into_response());
+        }
+    }
+    Ok(Json(TaskBatch::<Envelope> { tasks: Vec::new() }).into_response())
 }
 
 /// `POST /agent/v1/tasks/TASK/result`.

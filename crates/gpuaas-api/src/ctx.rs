@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 
 use crate::event_feed::{EventFeed, EventLimits};
 use crate::health::HealthCheck;
+use crate::heartbeat_writer;
 use crate::known_task_keys::KnownTaskKeys;
 use crate::long_poll::TaskSignals;
 use crate::rate_limit::RateLimits;
@@ -64,6 +65,9 @@ pub struct ApiSettings {
     pub version: String,
     /// How often agents send a heartbeat, in seconds.
     pub heartbeat_interval_seconds: u32,
+    /// Whether heartbeats that say nothing new are written together, once a second of the wall clock,
+    /// after they were answered.
+    pub heartbeats_together: bool,
     /// How long agents' polls wait, in seconds; at most [`MAX_POLL_SECONDS`].
     pub poll_seconds: u32,
     /// The agent that new nodes get, and that others may be updated to.
@@ -91,7 +95,8 @@ impl Default for ApiSettings {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             heartbeat_interval_seconds: HEARTBEAT_INTERVAL_SECONDS,
-            poll_seconds: 25,
+            heartbeats_together: false,
+            poll_seconds: MAX_POLL_SECONDS,
             agent: None,
             simulated_hosts: false,
             insecure_regions: false,
@@ -175,6 +180,10 @@ impl Ctx {
     /// Starts the listener that wakes task polls; needs a tokio runtime.
     pub(crate) fn start(state: ApiState) -> Self {
         let task_signals = TaskSignals::start(&state.store, &state.clock, &state.supervisor);
+        if state.settings.heartbeats_together {
+            let (store, wake) = (state.store.clone(), Arc::clone(&state.wake));
+            heartbeat_writer::start(store, wake, &state.supervisor);
+        }
         let telemetry_permits = Semaphore::new(TELEMETRY_PERMITS);
         let rejection_audit = RejectionAudit::default();
         let rate_limits = RateLimits::new(&state.settings.operators, &state.settings.nodes);

@@ -47,6 +47,7 @@ mod experiments;
 mod explain;
 mod guard;
 mod health;
+mod heartbeat_writer;
 mod history;
 mod id_prefix;
 mod idempotency;

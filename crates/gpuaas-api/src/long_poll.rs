@@ -11,6 +11,7 @@
 //! to signal; the store uses only what both databases have.)
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,11 +19,10 @@ use gpuaas_engine::{Clock, Supervisor};
 use gpuaas_store::Store;
 use gpuaas_types::NodeId;
 use parking_lot::Mutex;
+use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::MissedTickBehavior;
 
-/// Longest time for which a poll waits for a signal before it reads its node's tasks again.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// Time between two queries for tasks that other replicas issued.
 const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -117,8 +117,20 @@ async fn poll_waiting_tasks(store: Store, clock: Arc<dyn Clock>, signals: Weak<T
 pub(crate) struct PollPermit {
     signals: Arc<TaskSignals>,
     node: NodeId,
-    /// Take `notified()` before polling for tasks, so that none slips in between.
-    pub(crate) notify: Arc<Notify>,
+    notify: Arc<Notify>,
+}
+
+/// Ends when a node got a task.
+pub(crate) type TaskSignal = Pin<Box<OwnedNotified>>;
+
+impl PollPermit {
+    /// Of the tasks that the node gets from now on. Take it before reading what there is, so that none
+    /// slips in between.
+    pub(crate) fn next_signal(&self) -> TaskSignal {
+        let mut signal = Box::pin(Arc::clone(&self.notify).notified_owned());
+        signal.as_mut().enable();
+        signal
+    }
 }
 
 impl Drop for PollPermit {

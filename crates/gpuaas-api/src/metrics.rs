@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use gpuaas_core::run_times::{RUN_TIME_BOUNDS, RunTime};
 use gpuaas_engine::site::SiteUsage;
 use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_identity::server::Held;
 use gpuaas_store::{FleetCounts, RUN_DURATION_BOUNDS, RunTimes, Store};
 use gpuaas_types::Timestamp;
 use gpuaas_types::codes::ProblemCode;
@@ -221,10 +222,21 @@ pub(crate) async fn count(State(ctx): State<Ctx>, request: Request, next: Next) 
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let began = RealClock.now();
-    let response = next.run(request).await;
-    let seconds = RealClock.now().seconds_since(began);
-    let route = route.as_ref().map(MatchedPath::as_str);
-    ctx.request_metrics().note(&method, route, response.status().as_u16(), seconds);
+    let mut response = next.run(request).await;
+    let note = move |response: &Response| {
+        let seconds = RealClock.now().seconds_since(began);
+        let route = route.as_ref().map(MatchedPath::as_str);
+        ctx.request_metrics().note(&method, route, response.status().as_u16(), seconds);
+    };
+    if Held::is_in(&response) {
+        Held::wrap(&mut response, |later| async move {
+            let response = later.await;
+            note(&response);
+            response
+        });
+    } else {
+        note(&response);
+    }
     response
 }
 

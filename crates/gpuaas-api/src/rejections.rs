@@ -5,6 +5,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
+use gpuaas_identity::server::Held;
 use gpuaas_identity::{Peer, PeerCertificate};
 use gpuaas_store::{NewAuditEntry, RequestOrigin, sha256, with_origin};
 use gpuaas_types::api::{Source, TimelineEvent};
@@ -96,21 +97,31 @@ pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) 
     let address = client.address.clone();
     let trace = trace_of(&ctx, request.headers());
     let origin = RequestOrigin { role: None, address, request_id: Some(request_id), trace };
-    let mut response = with_origin(origin, async {
-        let response = next.run(request).await;
-        if let Some(problem) = response.extensions().get::<Problem>()
-            && let Some(origin) = rejected(&problem.code)
-        {
-            record(&ctx, &client, origin, problem).await;
-        }
-        response
-    })
-    .await;
+    let mut response = with_origin(origin.clone(), next.run(request)).await;
+    if Held::is_in(&response) {
+        let ctx = ctx.clone();
+        Held::wrap(&mut response, |later| {
+            with_origin(origin, async move { audited(&ctx, &client, later.await).await })
+        });
+    } else {
+        response = with_origin(origin, audited(&ctx, &client, response)).await;
+    }
     if let Some(header) = header {
         response.headers_mut().insert(REQUEST_ID_HEADER, header);
     }
     if let Some(value) = trace.and_then(|trace| HeaderValue::try_from(trace.to_string()).ok()) {
         response.headers_mut().insert(TRACEPARENT_HEADER, value);
+    }
+    response
+}
+
+/// Records a rejection, where the answer is one.
+async fn audited(ctx: &Ctx, client: &UnknownClient, response: Response) -> Response {
+    if let Some(problem) = response.extensions().get::<Problem>()
+        && let Some(origin) = rejected(&problem.code)
+    {
+        // In a box: hardly any answer needs it.
+        Box::pin(record(ctx, client, origin, problem)).await;
     }
     response
 }

@@ -54,6 +54,8 @@ pub(crate) async fn look_if_due(shared: &Shared) -> Result<usize, StoreError> {
     let (now, interval) = (shared.clock.now(), shared.config.agent_watch_seconds);
     let claimed = shared.store.claim_agent_watch(now, interval, interval * GAP_LOOKS).await?;
     let Some(listening_since) = claimed else { return Ok(0) };
+    // What this process heard a moment ago is not to be missing.
+    shared.store.write_noted_heartbeats().await?;
     let factor = shared.clock.factor();
     let quiet_before = now.plus_seconds(-shortest_silence_seconds(factor));
     let subjects = shared.store.connectivity_subjects(quiet_before).await?;

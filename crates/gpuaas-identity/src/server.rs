@@ -9,12 +9,16 @@
 
 mod activity;
 mod connections;
+mod held;
 mod stall;
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -38,6 +42,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::activity::Activity;
 use self::connections::{Capacity, Connections, Entry, NoPlace};
+use self::held::HeldRequest;
+pub use self::held::{Held, LaterResponse, MayHold};
 use self::stall::{OpenRequest, RequestBody, ResponseBody, WatchedStream};
 use crate::peer::{Peer, PeerReader};
 
@@ -45,6 +51,8 @@ use crate::peer::{Peer, PeerReader};
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
 /// How often a listener says that it refuses connections.
 const REFUSALS_PAUSE: Duration = Duration::from_secs(60);
+/// Why a connection ended.
+type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 /// Largest buffer of a connection, in bytes, each way.
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -207,7 +215,7 @@ impl Shared {
         address: SocketAddr,
         activity: &Arc<Activity>,
         entry: &Entry,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<(), ConnectionError> {
         stream.set_nodelay(true)?;
         match &self.security {
             Security::Plain => {
@@ -216,11 +224,12 @@ impl Shared {
             }
             Security::Tls { config, reader } => {
                 let limit = self.limits.time(Limit::HandshakeSeconds);
-                let handshake = TlsAcceptor::from(Arc::clone(config)).accept(stream);
+                // In boxes, which are given back, and moved as pointers.
+                let handshake = Box::pin(TlsAcceptor::from(Arc::clone(config)).accept(stream));
                 let stream = tokio::select! {
                     () = entry.closed() => return Ok(()),
                     () = self.stop.cancelled() => return Ok(()),
-                    done = timeout(limit, handshake) => done??,
+                    done = timeout(limit, handshake) => Box::new(done??),
                 };
                 let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
                 let certificate = reader
@@ -240,43 +249,100 @@ impl Shared {
         peer: Peer,
         activity: &Arc<Activity>,
         entry: &Entry,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<(), ConnectionError> {
+        let stall = self.limits.time(Limit::StallSeconds);
+        let service = TowerToHyperService::new(router);
+        let mut stream = WatchedStream::new(stream, Arc::clone(activity), stall);
+        let mut answer = None;
+        loop {
+            // In a box of its own, which a request that is held does without.
+            let serving = self.serve(&service, stream, &peer, activity, entry, answer.take());
+            let Some((back, held)) = Box::pin(serving).await? else { return Ok(()) };
+            stream = back;
+            let response = tokio::select! {
+                response = held.answer(&mut stream) => response,
+                () = entry.closed() => None,
+            };
+            let Some(response) = response else { return Ok(()) };
+            stream.read_first(held::STAND_IN);
+            answer = Some(response);
+        }
+    }
+
+    /// Answers requests until the connection ends, or until one is held: then the stream comes back.
+    /// `answer` is that to the first request.
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        service: &TowerToHyperService<Router>,
+        stream: WatchedStream<S>,
+        peer: &Peer,
+        activity: &Arc<Activity>,
+        entry: &Entry,
+        answer: Option<Response<Body>>,
+    ) -> Result<Option<(WatchedStream<S>, HeldRequest)>, ConnectionError> {
         let stall = self.limits.time(Limit::StallSeconds);
         let (header, idle) =
             (self.limits.time(Limit::HeaderSeconds), self.limits.time(Limit::IdleSeconds));
-        let io = TokioIo::new(WatchedStream::new(stream, Arc::clone(activity), stall));
-        let service = TowerToHyperService::new(router);
+        let (answer, taken) = (Mutex::new(answer), Mutex::new(None));
         let service = service_fn(|request: Request<Incoming>| {
             let open = OpenRequest::new(activity);
+            let answered = answer.lock().take();
+            // What is not written yet is in the buffers that are given back.
+            let may_hold = held::may_hold(&request) && !activity.is_writing();
             let mut request = request.map(|body| Body::new(RequestBody::new(body, stall)));
             request.extensions_mut().insert(ConnectInfo(peer.clone()));
-            let response = service.call(request);
+            if may_hold {
+                request.extensions_mut().insert(MayHold);
+            }
+            let response = answered.is_none().then(|| service.call(request));
+            let taken = &taken;
             async move {
-                let response: Response<Body> = response.await?;
+                let mut response: Response<Body> = match (answered, response) {
+                    (None, Some(response)) => response.await?,
+                    (answered, _) => answered.unwrap_or_default(),
+                };
+                if let Some(later) = Held::take_from(&mut response) {
+                    *taken.lock() = Some(HeldRequest::new(later, response, open));
+                    return std::future::pending().await;
+                }
                 Ok::<_, Infallible>(response.map(|body| ResponseBody::new(body, open)))
             }
         });
-        let mut connection = std::pin::pin!(self.http1().serve_connection(io, service));
+        let io = TokioIo::new(stream);
+        let mut connection = self.http1().serve_connection(io, service);
         let mut is_stopping = false;
-        loop {
+        let held = loop {
             let now = Instant::now();
             let next_check =
                 activity.deadline(header, idle).map_or(now + header, |at| at.min(now + header));
+            let progress = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+                Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
+                Poll::Pending => {
+                    taken.lock().take().map_or(Poll::Pending, |it| Poll::Ready(Ok(Some(it))))
+                }
+            });
             tokio::select! {
-                ended = connection.as_mut() => return Ok(ended?),
-                () = entry.closed() => return Ok(()),
+                ended = progress => match ended? {
+                    Some(held) => break held,
+                    None => return Ok(None),
+                },
+                () = entry.closed() => return Ok(None),
                 () = self.stop.cancelled(), if !is_stopping => {
                     is_stopping = true;
-                    connection.as_mut().graceful_shutdown();
+                    Pin::new(&mut connection).graceful_shutdown();
                 }
                 () = sleep_until(next_check) => {
                     let deadline = activity.deadline(header, idle);
                     if deadline.is_some_and(|at| at <= Instant::now()) {
-                        return Ok(());
+                        return Ok(None);
                     }
                 }
             }
-        }
+        };
+        let parts = connection.into_parts();
+        let mut stream = parts.io.into_inner();
+        stream.add_ahead(&parts.read_buf);
+        Ok(Some((stream, held)))
     }
 
     fn http1(&self) -> http1::Builder {

@@ -5,24 +5,40 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Bytes;
+use axum::http::HeaderValue;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use gpuaas_identity::server::{HttpServer, Security};
+use axum::{Extension, Router, middleware};
+use gpuaas_identity::server::{Held, HttpServer, MayHold, Security};
 use gpuaas_types::limits::{Limit, ListenerKind, ListenerLimits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an answer is held.
+const HELD: Duration = Duration::from_millis(30);
 /// More than the buffers of a connection hold, in bytes.
 const LARGE: usize = 32 << 20;
 /// Addresses of loopback that many connections, and few, come from.
 const CROWD: [u8; 4] = [127, 0, 0, 2];
 const OTHER: [u8; 4] = [127, 0, 0, 3];
+
+/// Answers after a while, and says who waited.
+async fn held(may_hold: Option<Extension<MayHold>>) -> Response {
+    let waited = async |by: &'static str| {
+        sleep_until(Instant::now() + HELD).await;
+        ([("x-waited", by)], "hello").into_response()
+    };
+    match may_hold {
+        Some(_) => Held::response(async move { waited("connection").await }),
+        None => waited("handler").await,
+    }
+}
 
 struct Server {
     address: SocketAddr,
@@ -33,16 +49,25 @@ struct Server {
 impl Server {
     /// With other limits than the defaults.
     async fn start(limits: &[(Limit, u64)]) -> Self {
+        let router = Router::new()
+            .route("/", get(|| async { "hello" }))
+            .route("/large", get(|| async { vec![b'x'; LARGE] }))
+            .route("/body", post(|body: Bytes| async move { body.len().to_string() }))
+            .route("/never", get(std::future::pending::<()>))
+            .route("/held", get(held))
+            .layer(middleware::map_response(|mut response: Response| async move {
+                response.headers_mut().insert("x-layer", HeaderValue::from_static("seen"));
+                response
+            }));
+        Self::serving(router, limits).await
+    }
+
+    async fn serving(router: Router, limits: &[(Limit, u64)]) -> Self {
         let mut all = ListenerLimits::defaults(ListenerKind::Operators);
         limits.iter().for_each(|(limit, value)| all.set(*limit, *value));
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let router = Router::new()
-            .route("/", get(|| async { "hello" }))
-            .route("/large", get(|| async { vec![b'x'; LARGE] }))
-            .route("/body", post(|body: Bytes| async move { body.len().to_string() }))
-            .route("/never", get(std::future::pending::<()>));
         let server = HttpServer::new(socket, Security::Plain, all, stop.clone());
         Self { address, stop, running: tokio::spawn(server.run(router)) }
     }
@@ -189,4 +214,75 @@ async fn a_stop_answers_what_is_asked_and_ends_the_rest() {
     let answer = String::from_utf8(read_to_end(&mut asked).await).unwrap();
     assert!(answer.contains("200 OK") && answer.ends_with('3'), "{answer}");
     server.running_connections_end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_holds_a_request_and_goes_on() {
+    let server = Server::start(&[]).await;
+    let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nhost: x\r\n{more}\r\n");
+    let (held, plain) = (get("/held", ""), get("/", ""));
+    let mut stream = server.connect_and_send(OTHER, &held).await;
+    for _ in 0..2 {
+        let answer = read_answer(&mut stream).await;
+        for part in ["HTTP/1.1 200 OK\r\n", "content-length: 5\r\n", "date: ", "x-layer: seen\r\n"]
+        {
+            assert!(answer.contains(part), "{part} is missing: {answer}");
+        }
+        assert!(answer.contains("x-waited: connection\r\n"), "{answer}");
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
+        stream.write_all(plain.as_bytes()).await.unwrap();
+        assert!(!read_answer(&mut stream).await.contains("x-waited"));
+        stream.write_all(held.as_bytes()).await.unwrap();
+    }
+    read_answer(&mut stream).await;
+
+    // What is sent ahead is answered after it, in its order.
+    let ahead = get("/", "connection: close\r\n");
+    let mut stream = server.connect_and_send(OTHER, &format!("{held}{held}{plain}")).await;
+    stream.write_all(ahead.as_bytes()).await.unwrap();
+    let all = String::from_utf8(read_to_end(&mut stream).await).unwrap();
+    let of_each: Vec<bool> =
+        all.split("HTTP/1.1 200 OK").skip(1).map(|one| one.contains("x-waited")).collect();
+    assert_eq!(of_each, [true, true, false, false], "{all}");
+
+    // A connection that ends with its request has it answered by the handler.
+    let last = get("/held", "connection: close\r\n");
+    let mut stream = server.connect_and_send(OTHER, &last).await;
+    let answer = String::from_utf8(read_to_end(&mut stream).await).unwrap();
+    assert!(answer.contains("x-waited: handler\r\n") && answer.ends_with("hello"), "{answer}");
+
+    // So has one whose client reads nothing: what it did not read yet is in buffers that are kept.
+    let mut stream = server.connect_and_send(OTHER, &format!("{}{held}", get("/large", ""))).await;
+    let mut all = Vec::new();
+    while !all.ends_with(b"hello") {
+        let read = timeout(PATIENCE, stream.read_buf(&mut all)).await.unwrap().unwrap();
+        assert!(read > 0, "it ended after {} bytes", all.len());
+    }
+    assert!(all.len() > LARGE);
+}
+
+#[tokio::test]
+async fn a_held_request_is_a_busy_one_until_its_client_goes() {
+    let limits = [(Limit::Connections, 2), (Limit::ConnectionsPerAddress, 1)];
+    let (ended, mut end) = tokio::sync::mpsc::channel::<()>(1);
+    let held = move || {
+        let ended = ended.clone();
+        async move {
+            Held::response(async move {
+                let _dropped_at_its_end = ended;
+                std::future::pending().await
+            })
+        }
+    };
+    let router = Router::new().route("/", get(|| async { "hello" })).route("/held", get(held));
+    let server = Server::serving(router, &limits).await;
+    let head = "GET /held HTTP/1.1\r\nhost: x\r\n\r\n";
+    let stream = server.connect_and_send(CROWD, head).await;
+    let mut refused = server.connect_and_send(CROWD, "GET / HTTP/1.1\r\n").await;
+    assert!(read_to_end(&mut refused).await.is_empty(), "it is not closed for another one");
+    drop((stream, server.assert_answers().await));
+    // The handler's own sender goes with the server; the other one went with the client.
+    server.stop.cancel();
+    server.running.await.unwrap().unwrap();
+    assert_eq!(timeout(PATIENCE, end.recv()).await.unwrap(), None);
 }

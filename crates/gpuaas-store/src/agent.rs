@@ -10,27 +10,11 @@ use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
 
 use crate::database::{Conn, GroupHints, RowsStatement, Val, args};
 use crate::error::StoreError;
+use crate::noted_heartbeats::ReceivedHeartbeat;
 use crate::store::Store;
 use crate::tables::report::{append_report, append_reports, reports_of};
 use crate::tables::task::open_tasks;
 use crate::tables::{run, slice_run, timeline};
-
-/// A sign of life.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReceivedHeartbeat {
-    /// Node that the agent runs on.
-    pub node_id: NodeId,
-    /// The run that its credential was made for.
-    pub run_id: RunId,
-    /// Version of the agent.
-    pub agent_version: String,
-    /// What keeps the agent from its work; empty: nothing.
-    pub troubles: String,
-    /// Written to the history if this is the first heartbeat of the run.
-    pub first: Option<TimelineEvent>,
-    /// Written to the history if the troubles are others than before.
-    pub changed: Option<TimelineEvent>,
-}
 
 /// Notes that nodes were given what they still should do.
 const DELIVER: RowsStatement = RowsStatement {

@@ -62,6 +62,7 @@ mod experiment;
 mod fleet;
 mod gate;
 mod health;
+mod heartbeats;
 mod host_image;
 mod host_value;
 mod id_range;
@@ -74,6 +75,7 @@ mod migrations;
 mod node;
 mod node_change;
 mod node_tpm;
+mod noted_heartbeats;
 mod open;
 mod operator_command;
 mod operator_task;
@@ -114,7 +116,6 @@ mod watch;
 mod whole_node_claim;
 
 pub use access_token::NewAccessToken;
-pub use agent::ReceivedHeartbeat;
 pub use approval::{
     ApprovalFilter, ApprovalRequester, ApprovalVerdict, NewApproval, StoredApproval,
 };
@@ -148,6 +149,7 @@ pub use key_rotation::SealedCount;
 pub use migrations::{SchemaChange, SchemaChangeKind};
 pub use node::{AcceptedOnboarding, ListedNode, NewOnboarding, NewRunOfNode, NodeFilter, RunBrief};
 pub use node_change::HardwareChange;
+pub use noted_heartbeats::ReceivedHeartbeat;
 pub use operator_command::OperatorCommand;
 pub use operator_task::{NewOperatorTask, OperatorTask};
 pub use page::Page;

@@ -20,6 +20,7 @@ use crate::error::StoreError;
 use crate::key_ring::KeyRing;
 use crate::key_rotation::{MASTER_KEY_ID, read_state};
 use crate::migrations::{SQLITE, Schema, SchemaChange};
+use crate::noted_heartbeats::NotedHeartbeats;
 use crate::postgres;
 use crate::seal::random;
 use crate::shared_reads::SharedReads;
@@ -111,6 +112,7 @@ impl Store {
                 counters,
                 placements: SlotPlacements::new(salt),
                 claim_queue: ClaimQueue::default(),
+                heartbeats: NotedHeartbeats::default(),
                 in_flight: Arc::default(),
                 due,
                 batches,

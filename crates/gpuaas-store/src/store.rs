@@ -17,6 +17,7 @@ use crate::database::{
 use crate::error::StoreError;
 use crate::key_ring::KeyRing;
 use crate::migrations::Schema;
+use crate::noted_heartbeats::NotedHeartbeats;
 use crate::shared_reads::SharedReads;
 use crate::slice_placement::SlotPlacements;
 
@@ -38,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) counters: Arc<SentCounters>,
     pub(crate) placements: SlotPlacements,
     pub(crate) claim_queue: ClaimQueue,
+    pub(crate) heartbeats: NotedHeartbeats,
     pub(crate) in_flight: Arc<AtomicU64>,
     pub(crate) due: signal::Sender<u64>,
     pub(crate) batches: signal::Sender<u64>,
@@ -148,6 +150,9 @@ impl Store {
     /// Finishes queued writes and closes every connection; later calls answer
     /// `database_unavailable`.
     pub async fn close(&self) {
+        if let Err(error) = self.write_noted_heartbeats().await {
+            tracing::warn!(%error, "heartbeats of the last second are not written");
+        }
         match &self.inner.db {
             Db::Postgres { pool, .. } => pool.close().await,
             Db::Sqlite { writer, readers } => {

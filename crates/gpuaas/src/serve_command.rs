@@ -79,6 +79,7 @@ async fn serve(
         clock: args.clock.clock(),
         settings: ApiSettings {
             simulated_hosts,
+            heartbeats_together: true,
             insecure_regions: args.insecure_regions,
             sign_in,
             traces,

@@ -1,5 +1,6 @@
 //! What a connection is doing, and since when.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -18,17 +19,22 @@ enum Phase {
 
 /// What a connection is doing, and since when.
 #[derive(Debug)]
-pub(super) struct Activity(Mutex<Phase>);
+pub(super) struct Activity {
+    phase: Mutex<Phase>,
+    /// What was to be written waits for the client.
+    writing: AtomicBool,
+}
 
 impl Activity {
     /// Of a connection whose first byte has come.
     pub(super) fn new(now: Instant) -> Self {
-        Self(Mutex::new(Phase::Header { since: now }))
+        let phase = Mutex::new(Phase::Header { since: now });
+        Self { phase, writing: AtomicBool::new(false) }
     }
 
     /// Bytes came in.
     pub(super) fn record_bytes(&self, now: Instant) {
-        let mut phase = self.0.lock();
+        let mut phase = self.phase.lock();
         if matches!(*phase, Phase::Idle { .. }) {
             *phase = Phase::Header { since: now };
         }
@@ -36,17 +42,17 @@ impl Activity {
 
     /// The head of a request is complete.
     pub(super) fn begin_request(&self) {
-        *self.0.lock() = Phase::Request;
+        *self.phase.lock() = Phase::Request;
     }
 
     /// An answer is complete.
     pub(super) fn end_request(&self, now: Instant) {
-        *self.0.lock() = Phase::Idle { since: now };
+        *self.phase.lock() = Phase::Idle { since: now };
     }
 
     /// When the connection has to be doing something else; none while a request is answered.
     pub(super) fn deadline(&self, header: Duration, idle: Duration) -> Option<Instant> {
-        match *self.0.lock() {
+        match *self.phase.lock() {
             Phase::Header { since } => Some(since + header),
             Phase::Idle { since } => Some(since + idle),
             Phase::Request => None,
@@ -55,6 +61,15 @@ impl Activity {
 
     /// Whether the connection can be closed without taking an answer away from anybody.
     pub(super) fn is_between_requests(&self) -> bool {
-        !matches!(*self.0.lock(), Phase::Request)
+        !matches!(*self.phase.lock(), Phase::Request)
+    }
+    /// Notes whether what was to be written waits for the client.
+    pub(super) fn set_writing(&self, writing: bool) {
+        self.writing.store(writing, Ordering::Relaxed);
+    }
+
+    /// Whether what was to be written waits for the client.
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing.load(Ordering::Relaxed)
     }
 }

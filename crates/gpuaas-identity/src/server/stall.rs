@@ -26,6 +26,11 @@ impl StallTimer {
         Self { limit, pending: None }
     }
 
+    /// Whether the last result that was handed on was a pending one.
+    const fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
     /// Hands a result on; a pending one becomes an error after the limit.
     fn check<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if poll.is_ready() {
@@ -46,11 +51,45 @@ pub(super) struct WatchedStream<S> {
     inner: S,
     activity: Arc<Activity>,
     writes: StallTimer,
+    /// What is read before anything else.
+    ahead: Vec<u8>,
 }
 
 impl<S> WatchedStream<S> {
     pub(super) const fn new(inner: S, activity: Arc<Activity>, stall: Duration) -> Self {
-        Self { inner, activity, writes: StallTimer::new(stall) }
+        Self { inner, activity, writes: StallTimer::new(stall), ahead: Vec::new() }
+    }
+
+    fn check_write<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let checked = self.writes.check(cx, poll);
+        self.activity.set_writing(self.writes.is_pending());
+        checked
+    }
+
+    /// Has `bytes` be read before anything else that is left.
+    pub(super) fn read_first(&mut self, bytes: &[u8]) {
+        self.ahead.splice(0..0, bytes.iter().copied());
+    }
+
+    /// Has `bytes` be read after what else was kept; answers how many are kept.
+    pub(super) fn add_ahead(&mut self, bytes: &[u8]) -> usize {
+        self.ahead.extend_from_slice(bytes);
+        self.ahead.len()
+    }
+}
+
+impl<S: AsyncRead + Unpin> WatchedStream<S> {
+    /// Reads from the socket, whatever was kept.
+    pub(super) fn poll_read_more(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_read(cx, buf)
     }
 }
 
@@ -61,6 +100,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if !this.ahead.is_empty() {
+            let taken = this.ahead.len().min(buf.remaining());
+            buf.put_slice(&this.ahead[..taken]);
+            this.ahead.drain(..taken);
+            this.ahead.shrink_to_fit();
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         let read = Pin::new(&mut this.inner).poll_read(cx, buf);
         if buf.filled().len() > before {
@@ -78,7 +124,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.inner).poll_write(cx, buf);
-        this.writes.check(cx, written)
+        this.check_write(cx, written)
     }
 
     fn poll_write_vectored(
@@ -88,7 +134,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.inner).poll_write_vectored(cx, bufs);
-        this.writes.check(cx, written)
+        this.check_write(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -98,13 +144,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.inner).poll_flush(cx);
-        this.writes.check(cx, flushed)
+        this.check_write(cx, flushed)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let shut = Pin::new(&mut this.inner).poll_shutdown(cx);
-        this.writes.check(cx, shut)
+        this.check_write(cx, shut)
     }
 }
 

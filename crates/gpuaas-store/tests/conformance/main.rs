@@ -30,6 +30,7 @@ mod experiments;
 mod filters;
 mod fixture;
 mod fleet;
+mod heartbeats;
 mod host_images;
 mod host_values;
 mod key_rotation;
