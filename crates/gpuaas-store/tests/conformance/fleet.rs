@@ -81,7 +81,7 @@ async fn end_runs(fixture: &Fixture) {
 }
 
 /// Says that a gate of the node is open or shut.
-async fn say(fixture: &Fixture, run: &RunTimesOf, seconds: f64, passed: bool) {
+async fn report_gates(fixture: &Fixture, run: &RunTimesOf, seconds: f64, passed: bool) {
     let gate = |gate| GateReport { gate, passed, class: None, checks: Vec::new() };
     let gates = vec![gate(Gate::SliceReady), gate(Gate::Active)];
     let (node_id, run_id) = *run;
@@ -141,7 +141,7 @@ fn a_host_is_ready_for_slices_once_for_each_run_that_deployed_it() {
         let store = &fixture.store;
         let run = fixture.node("j22u11").await;
         for (seconds, passed) in [(5.0, false), (50.0, true), (60.0, false), (70.0, true)] {
-            say(&fixture, &run, seconds, passed).await;
+            report_gates(&fixture, &run, seconds, passed).await;
         }
         while store.count_run_times(10).await.unwrap() {}
         let times = store.run_times().await.unwrap();

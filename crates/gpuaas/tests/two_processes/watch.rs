@@ -27,7 +27,7 @@ impl Watching {
         Self { child, file }
     }
 
-    fn said(&self) -> String {
+    fn output(&self) -> String {
         fs::read_to_string(&self.file).unwrap()
     }
 }
@@ -50,10 +50,10 @@ fn lists_show_what_is_new_while_they_are_watched() {
         ("audit list", "site.create"),
     ];
     let watching = lists.map(|(list, new)| (Watching::start(&rig, list), list, new));
-    let begun = || watching.iter().all(|(watch, ..)| !watch.said().is_empty());
+    let begun = || watching.iter().all(|(watch, ..)| !watch.output().is_empty());
     until("each list is shown once", begun);
     for (watch, list, new) in &watching {
-        assert!(!watch.said().contains(new), "{list} has {new} already: {}", watch.said());
+        assert!(!watch.output().contains(new), "{list} has {new} already: {}", watch.output());
     }
     rig.add_site();
     rig.good("profile add missing --set distro_series=custom/missing");
@@ -69,6 +69,6 @@ fn lists_show_what_is_new_while_they_are_watched() {
          --bmc-pass-file {pass} --mac {mac}"
     ));
     for (watch, list, new) in &watching {
-        until(&format!("{list} shows {new}"), || watch.said().contains(new));
+        until(&format!("{list} shows {new}"), || watch.output().contains(new));
     }
 }
