@@ -113,7 +113,8 @@ fn times_of_runs_are_counted_once_whoever_looks() {
             Ok(())
         };
         let (one, two) = futures::join!(count(store), count(&other));
-        (one.unwrap(), two.unwrap());
+        one.unwrap();
+        two.unwrap();
         let bucket = |bucket| RunTime::Bucket(bucket);
         let expected = vec![
             (bucket(Bucket::Accept), 2, 20.0, [2, 2, 2]),
