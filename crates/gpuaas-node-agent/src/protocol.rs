@@ -172,7 +172,8 @@ impl ControlPlane {
     /// # Errors
     /// See [`http_client`].
     pub fn trusting_instead(&self, ca_pem: &[u8]) -> Result<Self, SetupError> {
-        let http = build(Some(ca_pem), self.system_roots, None, self.local_address)?;
+        let http =
+            build(Some(ca_pem), self.system_roots, None, self.local_address, IDLE_CONNECTIONS)?;
         Ok(Self { http, ca_pem: Some(ca_pem.into()), bearer: None, ..self.clone() })
     }
 

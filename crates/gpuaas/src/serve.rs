@@ -222,10 +222,7 @@ impl ServeHandle {
 /// `agent_missing`, `master_key_missing`, `admin_token_unreadable`, those of the store
 /// (`database_unreachable`, `master_key_wrong`, ...) and of the bundle catalog.
 pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
-    if matches!(options.nodes, NodeListenerOptions::StandIns) && !options.listen.ip().is_loopback()
-    {
-        return Err(stand_ins_not_local(options.listen));
-    }
+    keep_stand_ins_local(&options)?;
     preflight::url_names_a_host(&options.nodes, options.advertise.as_deref())?;
     let Opened { store, lock, socket, addr, node_socket, artifacts, agent } =
         open(&options).await?;
@@ -301,6 +298,15 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
         listeners,
         _lock: lock,
     })
+}
+
+/// Refuses a listener that trusts whoever says which node it is, where others reach it.
+fn keep_stand_ins_local(options: &ServeOptions) -> Result<(), Failure> {
+    let is_local = options.listen.ip().is_loopback();
+    if matches!(options.nodes, NodeListenerOptions::StandIns) && !is_local {
+        return Err(stand_ins_not_local(options.listen));
+    }
+    Ok(())
 }
 
 /// Deliveries of events, once the sink of NATS is known.

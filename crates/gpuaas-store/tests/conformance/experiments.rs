@@ -59,7 +59,7 @@ fn an_experiment_is_written_down_once_with_its_nodes() {
         assert_eq!(code(again), "experiment_name_taken");
         assert_eq!(store.experiment("x").await.unwrap(), new);
         assert!(store.experiment("y").await.is_err());
-        assert_eq!(store.experiments(None).await.unwrap(), [new.clone()]);
+        assert_eq!(store.experiments(None).await.unwrap(), std::slice::from_ref(&new));
         assert_eq!(store.experiments(Some(site)).await.unwrap(), [new]);
         assert!(store.experiments(Some(SiteId(id()))).await.unwrap().is_empty());
 
