@@ -4,7 +4,7 @@
 # is kept. Root, on Debian or Ubuntu, with mmdebstrap; some 3 minutes and 0.6 GB.
 #
 # With `slices` the system has libvirt, QEMU, Open vSwitch and dnsmasq as well, takes orders at its second
-# serial port, and has a guest of its own beside it, FOLDER/guest.raw (make-guest.sh): some 1.6 GB.
+# serial port, and has a guest of its own beside it, FOLDER/guest.raw (make-guest.sh): some 0.7 GB on disk.
 #
 # Of the distribution's kernel only those drivers are kept that the machine can have, and of its
 # packages no documentation: unpacking is most of the time. The kernel is not the one for clouds,

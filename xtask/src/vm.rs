@@ -20,7 +20,7 @@ every checkout uses. The agent's facts are compared
 with lspci and the rest, the bundle's phases run twice, and one effect after the other is
 broken. Prints the verdict as one JSON object, and ends with 1 where anything differs.
 
-With --slices the system is that of a slice host, with libvirt, QEMU and Open vSwitch in it, some 1.6 GB in
+With --slices the system is that of a slice host, with libvirt, QEMU and Open vSwitch in it, some 0.7 GB in
 ~/.cache/gpuaas/vm-slices/NAME; a test of the suite (slots_follow_the_kernel) boots it.
 
 As root on Debian or Ubuntu, what is missing of qemu-system-x86, mmdebstrap and e2fsprogs is
