@@ -25,7 +25,8 @@ use crate::ctx::{Ctx, MAX_POLL_SECONDS};
 use crate::history::agent_event;
 use crate::long_poll::{PollPermit, TaskSignal};
 use crate::problem::{ApiResult, problem};
-use crate::{authorities, check, rejections, slice_report, task_keys};
+use crate::request_metrics::HeartbeatForm;
+use crate::{authorities, check, rejections, repeated_heartbeat, slice_report, task_keys};
 
 pub(crate) const VERSION_CHARS: usize = 64;
 const MESSAGE_CHARS: usize = 500;
@@ -72,6 +73,7 @@ pub(crate) async fn heartbeat(
         first: Some(agent_event(now, agent.run_id, None, TimelineCode::FirstHeartbeat, text)),
         changed: Some(troubles_event(now, agent.run_id, &troubles)),
     };
+    let said = (beat.agent_version.clone(), beat.troubles.clone());
     let new = if ctx.settings.heartbeats_together {
         ctx.store.note_heartbeat(now, beat).await?
     } else {
@@ -84,7 +86,21 @@ pub(crate) async fn heartbeat(
     let known = request.trust_digest.as_deref();
     let (trust_bundle, renew_certificate) = authorities::for_agent(&ctx, &agent, known).await?;
     let at = Some(ctx.signing_time());
-    Ok(Json(HeartbeatResponse { new, at, task_keys, trust_bundle, renew_certificate }))
+    let is_settled = task_keys.is_none() && trust_bundle.is_none() && !renew_certificate;
+    let heartbeat_digest = if is_settled && ctx.settings.heartbeats_together {
+        Some(repeated_heartbeat::digest(&ctx, &agent, &said.0, &said.1).await?)
+    } else {
+        None
+    };
+    ctx.request_metrics().note_heartbeat(HeartbeatForm::Request);
+    Ok(Json(HeartbeatResponse {
+        new,
+        at,
+        task_keys,
+        trust_bundle,
+        renew_certificate,
+        heartbeat_digest,
+    }))
 }
 
 /// `POST /agent/v1/gates`. What changed goes to the history.
@@ -154,9 +170,11 @@ pub(crate) struct Poll {
     /// How long to wait for a task, in seconds.
     #[serde(default)]
     wait_seconds: u32,
+    /// Names the agent's last heartbeat, where it would say the same now.
+    heartbeat_digest: Option<String>,
 }
 
-/// `GET /agent/v1/tasks?wait_seconds=N`. Waits in wall time, whatever clock the runs live on: the
+/// `GET /agent/v1/tasks?wait_seconds=N&heartbeat_digest=D`. Waits in wall time, whatever clock the runs live on: the
 /// limit is about the HTTP connection. Where it can be, the request is held by its connection.
 pub(crate) async fn tasks(
     State(ctx): State<Ctx>,
@@ -167,10 +185,20 @@ pub(crate) async fn tasks(
     let wait = Duration::from_secs(u64::from(poll.wait_seconds.min(MAX_POLL_SECONDS)));
     let permit = ctx.task_signals().join(agent.node_id);
     let signal = permit.next_signal();
-    let tasks = ctx.store.pending_tasks(ctx.now(), agent.node_id).await?;
-    if !tasks.is_empty() || wait.is_zero() {
+    let now = ctx.now();
+    let heard = match &poll.heartbeat_digest {
+        Some(digest) => Some(repeated_heartbeat::take(&ctx, &agent, digest, now).await?),
+        None => None,
+    };
+    if heard == Some(true) {
+        ctx.request_metrics().note_heartbeat(HeartbeatForm::Poll);
+    }
+    let heartbeat_wanted = heard == Some(false);
+    let tasks = ctx.store.pending_tasks(now, agent.node_id).await?;
+    if !tasks.is_empty() || heartbeat_wanted || wait.is_zero() {
         let batch = task_keys::sign_tasks(&ctx, agent.node_id, tasks).await?;
-        return Ok(Json(batch).into_response());
+        let at = Some(ctx.signing_time());
+        return Ok(Json(TaskBatch { heartbeat_wanted, at, ..batch }).into_response());
     }
     let waiting = wait_for_tasks(ctx, agent, permit, signal, Instant::now() + wait);
     match may_hold {
@@ -195,10 +223,12 @@ async fn wait_for_tasks(
         let tasks = Box::pin(ctx.store.pending_tasks(ctx.now(), agent.node_id)).await?;
         if !tasks.is_empty() {
             let batch = Box::pin(task_keys::sign_tasks(&ctx, agent.node_id, tasks)).await?;
-            return Ok(Json(batch).into_response());
+            let at = Some(ctx.signing_time());
+            return Ok(Json(TaskBatch { at, ..batch }).into_response());
         }
     }
-    Ok(Json(TaskBatch::<Envelope> { tasks: Vec::new() }).into_response())
+    let at = Some(ctx.signing_time());
+    Ok(Json(TaskBatch { at, ..TaskBatch::<Envelope>::new(Vec::new()) }).into_response())
 }
 
 /// `POST /agent/v1/tasks/TASK/result`.

@@ -73,6 +73,7 @@ mod rate_limit;
 mod rejection_audit;
 mod rejections;
 mod removal;
+mod repeated_heartbeat;
 mod request_metrics;
 mod roce;
 mod routes;

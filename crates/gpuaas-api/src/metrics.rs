@@ -260,6 +260,9 @@ pub(crate) async fn show(State(ctx): State<Ctx>) -> ApiResult<Response> {
     let traces = ctx.settings.traces.iter().flat_map(|traces| traces.by_outcome());
     let traces = traces.map(|(outcome, spans)| (vec![outcome.to_owned()], counted(spans)));
     scrape.push(table::TRACE_SPANS, traces);
+    let heartbeats = ctx.request_metrics().heartbeats();
+    let heartbeats = heartbeats.map(|(form, taken)| (vec![form.to_owned()], counted(taken)));
+    scrape.push(table::HEARTBEATS, heartbeats);
     let mut registry = Registry::with_prefix("gpuaas");
     registry.register_collector(Box::new(scrape));
     let requests = ctx.request_metrics();

@@ -22,21 +22,50 @@ pub(crate) struct AnswerLabels {
     status: u16,
 }
 
+/// How an agent said that it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeartbeatForm {
+    /// A heartbeat.
+    Request,
+    /// A poll that stood for one.
+    Poll,
+}
+
 /// Counts of one process.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestMetrics {
     pub(crate) answers: Family<AnswerLabels, Counter>,
     pub(crate) durations: Family<RequestLabels, Histogram, fn() -> Histogram>,
+    heartbeat_requests: Counter,
+    heartbeat_polls: Counter,
 }
 
 impl Default for RequestMetrics {
     fn default() -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(BOUNDS);
-        Self { answers: Family::default(), durations: Family::new_with_constructor(histogram) }
+        Self {
+            answers: Family::default(),
+            durations: Family::new_with_constructor(histogram),
+            heartbeat_requests: Counter::default(),
+            heartbeat_polls: Counter::default(),
+        }
     }
 }
 
 impl RequestMetrics {
+    /// Counts a heartbeat that was taken.
+    pub(crate) fn note_heartbeat(&self, form: HeartbeatForm) {
+        match form {
+            HeartbeatForm::Request => self.heartbeat_requests.inc(),
+            HeartbeatForm::Poll => self.heartbeat_polls.inc(),
+        };
+    }
+
+    /// Heartbeats that were taken, by the name of their form.
+    pub(crate) fn heartbeats(&self) -> [(&'static str, u64); 2] {
+        [("request", self.heartbeat_requests.get()), ("poll", self.heartbeat_polls.get())]
+    }
+
     /// Counts a request that was answered; no route: there is none at its path.
     pub(crate) fn note(&self, method: &Method, route: Option<&str>, status: u16, seconds: f64) {
         let (method, route) = (method_label(method), route.unwrap_or("other").to_owned());

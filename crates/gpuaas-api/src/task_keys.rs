@@ -91,7 +91,7 @@ pub(crate) async fn sign_tasks(
     tasks: Vec<Task>,
 ) -> ApiResult<TaskBatch<Envelope>> {
     if tasks.is_empty() {
-        return Ok(TaskBatch { tasks: Vec::new() });
+        return Ok(TaskBatch::new(Vec::new()));
     }
     let key = signing_key(ctx, &ensure_active_key(ctx).await?).await?;
     let tasks = tasks.into_iter().map(|task| {
@@ -99,7 +99,7 @@ pub(crate) async fn sign_tasks(
         order::sign(&key, &AssignedTask { node_id, task }).map(|order| SignedTask { id, order })
     });
     let tasks = tasks.collect::<Result<_, _>>().map_err(|error| key_problem(&error))?;
-    Ok(TaskBatch { tasks })
+    Ok(TaskBatch::new(tasks))
 }
 
 /// The keys of this database, of which one is active: the first is made when it is first needed.

@@ -135,6 +135,12 @@ impl Issuer {
         Some((digest, authority.anchors_pem().to_owned()))
     }
 
+    /// The digest of what [`Self::delivered_anchors`] answers.
+    #[must_use]
+    pub fn delivered_digest(&self) -> Option<String> {
+        self.authority().trust_digest().map(str::to_owned)
+    }
+
     /// Judges what clients present, by the anchors of the authority that is asked then.
     ///
     /// # Errors

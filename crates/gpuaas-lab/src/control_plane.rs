@@ -217,10 +217,20 @@ impl ControlPlaneProcess {
             .map_err(failed)
     }
 
+    /// With what the control plane said last: the log may be in a folder that is not kept.
     fn not_started(&self, why: &str) -> Failure {
-        Failure::local(CommandCode::ControlPlaneNotStarted, why)
-            .hint(format!("its words are in {}", self.log.display()))
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let said = last_words(&log);
+        let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
+        Failure::local(CommandCode::ControlPlaneNotStarted, format!("{why}: {said}"))
     }
+}
+
+/// The end of a log, as one line.
+fn last_words(log: &str) -> String {
+    const LINES: usize = 4;
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].join("; ")
 }
 
 /// Kills control planes that a killed lab left behind on this data folder.
@@ -236,5 +246,32 @@ pub fn kill_leftovers(data: &Path) {
 impl Drop for ControlPlaneProcess {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_start_says_why_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("serve.log");
+        std::fs::write(&log, "one\ntwo\n\nerror agent_missing: no file\nhint: build it\n").unwrap();
+        let plan = ControlPlanePlan {
+            listen: "127.0.0.1:1".parse().unwrap(),
+            node_listen: None,
+            data: folder.path().to_owned(),
+            database: None,
+            nats: None,
+            clock: ClockChoice::Real,
+            sweeps: false,
+        };
+        let process = ControlPlaneProcess::new(plan.clone(), log);
+        let text = process.not_started("it ended").to_string();
+        let words = "it ended: one; two; error agent_missing: no file; hint: build it";
+        assert!(text.contains(words), "{text}");
+        let silent = ControlPlaneProcess::new(plan, folder.path().join("none"));
+        assert!(silent.not_started("it ended").to_string().contains("it ended: it said nothing"));
     }
 }

@@ -297,15 +297,20 @@ impl ControlPlane {
         call(self.authenticated(self.http.post(url)).json(request), CALL_SECONDS).await
     }
 
-    /// Polls for tasks; the control plane may hold the request for `wait_seconds`.
+    /// Polls for tasks; the control plane may hold the request for `wait_seconds`. With the digest of the
+    /// last heartbeat it stands for another one that says the same.
     ///
     /// # Errors
     /// See [`ControlPlaneError`].
     pub async fn poll_tasks(
         &self,
         wait_seconds: u32,
+        heartbeat_digest: Option<&str>,
     ) -> Result<TaskBatch<Envelope>, ControlPlaneError> {
-        let url = format!("{}/agent/v1/tasks?wait_seconds={wait_seconds}", self.base);
+        let mut url = format!("{}/agent/v1/tasks?wait_seconds={wait_seconds}", self.base);
+        if let Some(digest) = heartbeat_digest {
+            url = format!("{url}&heartbeat_digest={digest}");
+        }
         let timeout_seconds = u64::from(wait_seconds) + CALL_SECONDS;
         call(self.authenticated(self.http.get(url)), timeout_seconds).await
     }

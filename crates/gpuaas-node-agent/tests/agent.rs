@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{
-    BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, FakeControlPlane, FastClock, node_id, run_id, signed,
-    task_keys,
+    BOOTSTRAP_TOKEN, ENROLLMENT_TOKEN, FakeControlPlane, FastClock, Recorded, node_id, run_id,
+    signed, task_keys,
 };
 use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_identity::key_digest;
@@ -208,6 +208,62 @@ async fn outages_before_and_amid_do_not_end_it() {
     .await;
     agent.stop().await;
     assert_eq!(fake.count("enroll"), 1);
+}
+
+#[tokio::test]
+async fn polls_stand_for_heartbeats_for_as_long_as_they_may() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = FakeControlPlane::start(dir.path()).await;
+    fake.change(|seen| (seen.poll_seconds, seen.heartbeat_digest) = (5, Some("ab".to_owned())));
+    let agent = Running::start(config(dir.path()), &fake.url);
+    fake.until("polls", |seen| seen.heartbeats_by_poll >= 20).await;
+    assert_eq!(
+        fake.count("heartbeat"),
+        1,
+        "twenty polls take longer than two heartbeats are apart"
+    );
+
+    let beats = |seen: &Recorded| seen.calls.iter().filter(|call| *call == "heartbeat").count();
+    let by_poll = fake.change(|seen| {
+        seen.heartbeat_digest = Some("cd".to_owned());
+        seen.heartbeats_by_poll
+    });
+    fake.until("it says more when it is asked to", |seen| beats(seen) == 2).await;
+    fake.until("and less again", |seen| seen.heartbeats_by_poll > by_poll + 3).await;
+
+    // Polls that say nothing keep no heartbeat.
+    fake.change(|seen| seen.heartbeat_digest = None);
+    fake.until("heartbeats", |seen| beats(seen) >= 4).await;
+    // Nor does an outage.
+    let heartbeats = fake.change(|seen| {
+        (seen.down, seen.heartbeat_digest) = (true, Some("ef".to_owned()));
+        beats(seen)
+    });
+    fake.until("an outage", |seen| seen.unavailable_answers >= 2).await;
+    fake.change(|seen| seen.down = false);
+    fake.until("a heartbeat after it", |seen| beats(seen) > heartbeats).await;
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_in_trouble_says_so_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = FakeControlPlane::start(dir.path()).await;
+    fake.change(|seen| (seen.poll_seconds, seen.heartbeat_digest) = (5, Some("ab".to_owned())));
+    let agent = Running::start(config(dir.path()), &fake.url);
+    fake.until("polls", |seen| seen.heartbeats_by_poll >= 3).await;
+    let reason = dir.path().join("run/gpuaas/reboot-needed.d/h200-ib.sriov");
+    std::fs::create_dir_all(reason.parent().unwrap()).unwrap();
+    std::fs::write(&reason, "the number of functions was changed\n").unwrap();
+    fake.until("its trouble", |seen| !seen.troubles.is_empty()).await;
+    let by_poll = fake.change(|seen| seen.heartbeats_by_poll);
+    let beats = |seen: &Recorded| seen.calls.iter().filter(|call| *call == "heartbeat").count();
+    let heartbeats = fake.count("heartbeat");
+    fake.until("heartbeats", |seen| beats(seen) >= heartbeats + 2).await;
+    assert_eq!(fake.change(|seen| seen.heartbeats_by_poll), by_poll);
+    std::fs::remove_file(&reason).unwrap();
+    fake.until("that it is over", |seen| seen.troubles.is_empty()).await;
+    agent.stop().await;
 }
 
 #[tokio::test]
@@ -472,7 +528,7 @@ async fn failures_are_told_apart() {
     let plane = |url: &str| ControlPlane::new(url, None).unwrap();
     let stranger = AgentCredential::Bearer("not the credential".to_owned());
     let plane = |url: &str| plane(url).with_credential(&stranger).unwrap();
-    let poll = async |url: &str| plane(url).poll_tasks(0).await.unwrap_err();
+    let poll = async |url: &str| plane(url).poll_tasks(0, None).await.unwrap_err();
     assert!(
         matches!(poll(&fake.url).await, ControlPlaneError::Refused(p) if p.code == "token_invalid")
     );

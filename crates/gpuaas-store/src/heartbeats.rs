@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gpuaas_types::{NodeId, Timestamp};
+use gpuaas_types::{NodeId, RunId, Timestamp};
 
 use crate::database::{GroupHints, RowsStatement, Val, args};
 use crate::error::StoreError;
@@ -49,6 +49,21 @@ impl Store {
         let is_first = self.record_heartbeat(now, heartbeat.clone()).await?;
         heartbeats.remember(heartbeat);
         Ok(is_first)
+    }
+
+    /// Takes the last heartbeat of a node once more: its agent says no more than that it holds still.
+    /// `is_said` tells of the agent's version and its troubles, as this process last wrote them, whether
+    /// that is what the agent means. Answers false where it is not, or where nothing is known here of
+    /// the run: a heartbeat is wanted then.
+    #[must_use]
+    pub fn repeat_heartbeat(
+        &self,
+        now: Timestamp,
+        node_id: NodeId,
+        run_id: RunId,
+        is_said: impl FnOnce(&str, &str) -> bool,
+    ) -> bool {
+        self.inner.heartbeats.note_again(now, node_id, run_id, is_said)
     }
 
     /// Writes the heartbeats that were noted. One whose node was given another system meanwhile is

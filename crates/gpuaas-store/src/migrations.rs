@@ -197,6 +197,7 @@ migrations! {
     expand "0490_host_image"
     expand "0491_experiment"
     expand "0520_whole_node_claim"
+    expand "0525_node_page"
 }
 
 #[cfg(test)]

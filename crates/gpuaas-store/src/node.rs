@@ -147,7 +147,7 @@ pub struct ListedNode {
 const NODES_PER_PAGE: u32 = 500;
 
 macro_rules! listed_select {
-    ($rest:literal) => {
+    ($rest:expr) => {
         concat!(
             "SELECT ",
             node_columns!(),
@@ -164,6 +164,24 @@ macro_rules! listed_select {
         )
     };
 }
+
+macro_rules! list_of_nodes {
+    ($after:literal) => {
+        listed_select!(concat!(
+            "WHERE ($1 IS NULL OR node.site_id = $1) AND ($2 IS NULL OR node.state = $2) \
+             AND ($3 IS NULL OR run.status = $3) \
+             AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) ",
+            $after,
+            " {FILTER} ORDER BY node.hostname, node.id LIMIT $5"
+        ))
+    };
+}
+
+const LIST: &str = list_of_nodes!("");
+const LIST_AFTER: &str = list_of_nodes!(
+    "AND (node.hostname, node.id) > (SELECT before.hostname, before.id FROM node AS before \
+     WHERE before.id = $6)"
+);
 
 const FIND: &str = concat!(
     "SELECT ",
@@ -486,22 +504,21 @@ impl Store {
         filter: NodeFilter<'_>,
         page: Page<NodeId>,
     ) -> Result<Vec<ListedNode>, StoreError> {
-        let sql = listed_select!(
-            "WHERE ($1 IS NULL OR node.site_id = $1) AND ($2 IS NULL OR node.state = $2) \
-             AND ($3 IS NULL OR run.status = $3) \
-             AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) \
-             AND ($5 IS NULL OR (node.hostname, node.id) > (SELECT before.hostname, before.id \
-             FROM node AS before WHERE before.id = $5)) {FILTER} \
-             ORDER BY node.hostname, node.id LIMIT $6"
-        );
         let mut values = args![
             filter.site_id.map(|id| id.0),
             filter.state.map(NodeState::as_str),
             filter.run_status.map(RunStatus::as_str),
             filter.open,
-            page.after.map(|id| id.0),
             i64::from(page.limit)
         ];
+        // Two statements: where the comparison is one side of an OR, no index leads to the page.
+        let sql = match page.after {
+            Some(after) => {
+                values.extend(args![after.0]);
+                LIST_AFTER
+            }
+            None => LIST,
+        };
         let sql = with_filter(sql, FilterList::Nodes, filter.expression, &mut values)?;
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_listed_node(row.cols())).collect()

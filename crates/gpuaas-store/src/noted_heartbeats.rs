@@ -68,6 +68,41 @@ impl NotedHeartbeats {
         is_known
     }
 
+    /// Notes what this process last wrote of a node once more, at a later time, where that is of this run
+    /// and `is_said`, of the agent's version and its troubles, says so; answers whether it was noted.
+    pub(crate) fn note_again(
+        &self,
+        now: Timestamp,
+        node_id: NodeId,
+        run_id: RunId,
+        is_said: impl FnOnce(&str, &str) -> bool,
+    ) -> bool {
+        if self.failing.load(Ordering::Relaxed) {
+            return false;
+        }
+        let written = lock(&self.written);
+        let Some(Written { agent_version, troubles, .. }) =
+            written.get(&node_id).filter(|it| it.run_id == run_id)
+        else {
+            return false;
+        };
+        if !is_said(agent_version, troubles) {
+            return false;
+        }
+        let (agent_version, troubles) = (agent_version.clone(), troubles.clone());
+        drop(written);
+        let heartbeat = ReceivedHeartbeat {
+            node_id,
+            run_id,
+            agent_version,
+            troubles,
+            first: None,
+            changed: None,
+        };
+        lock(&self.noted).insert(node_id, (now, heartbeat));
+        true
+    }
+
     pub(crate) fn remember(&self, heartbeat: ReceivedHeartbeat) {
         let ReceivedHeartbeat { node_id, run_id, agent_version, troubles, .. } = heartbeat;
         lock(&self.written).insert(node_id, Written { run_id, agent_version, troubles });

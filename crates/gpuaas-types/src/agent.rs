@@ -9,7 +9,7 @@
 //! | `POST /bootstrap/v1/runs/RUN/phases` | bootstrap token |
 //! | `POST /agent/v1/enroll` | enrollment token, once |
 //! | `POST /agent/v1/heartbeat` | node certificate |
-//! | `GET  /agent/v1/tasks?wait_seconds=N` | node certificate; long poll |
+//! | `GET  /agent/v1/tasks?wait_seconds=N&heartbeat_digest=D` | node certificate; long poll, which may stand for a heartbeat |
 //! | `POST /agent/v1/tasks/TASK/result` | node certificate |
 //! | `POST /agent/v1/gates` | node certificate |
 //! | `POST /agent/v1/certificate` | node certificate; another one before its end |

@@ -177,6 +177,12 @@ pub const HTTP_DURATION: Metric = Metric {
     shared: false,
     help: "From the head of a request to that of its answer; polls of agents wait on purpose",
 };
+/// Signs of life.
+pub const HEARTBEATS: Metric = Metric::counter(
+    "heartbeats",
+    &["form"],
+    "Heartbeats of agents that were taken: requests of their own, and polls that stood for one",
+);
 
 /// Spans of traces.
 pub const TRACE_SPANS: Metric = Metric::counter(
@@ -207,5 +213,6 @@ pub const METRICS: &[Metric] = &[
     TRANSACTIONS,
     HTTP_REQUESTS,
     HTTP_DURATION,
+    HEARTBEATS,
     TRACE_SPANS,
 ];

@@ -238,7 +238,7 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     operators::write_anchors(&options.data, anchors)?;
     let http = Arc::new(OwnHttp::new(anchor_pem.as_deref())?);
     let limits = BothLimits::new(&options.limits, nodes.is_none())
-        .within_open_files(limits::raise_open_files());
+        .within_open_files(limits::raise_open_files(), nodes.is_none());
     let settings = ApiSettings {
         agent: Some(agent.clone()),
         operators: limits.operators,

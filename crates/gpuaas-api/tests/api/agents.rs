@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gpuaas_api::{ApiSettings, NodeAccess};
 use gpuaas_bundle::{Envelope, order};
 use gpuaas_core::drift::Difference;
 use gpuaas_core::run_state::RegionTag;
@@ -13,7 +14,7 @@ use gpuaas_types::spec::SLICE_TAG;
 use gpuaas_types::{DriftAction, DriftKind, NodeState, RandomIds, RunId, RunStatus, TaskId};
 use serde_json::{Value, json};
 
-use crate::rig::Rig;
+use crate::rig::{BEGIN, Rig};
 
 fn enroll(run: RunId) -> Value {
     json!({
@@ -165,6 +166,54 @@ async fn task_keys_are_staged_then_sign_then_are_withdrawn() {
     assert!(states(&left).contains(&TaskKeyState::Retired), "{left}");
     let nobody = rig.call("POST", "/api/v1/task-keys", Some(&credential), None).await;
     assert_eq!(nobody.code(), "token_wrong_purpose");
+}
+
+#[tokio::test]
+async fn a_poll_stands_for_a_heartbeat_that_would_say_the_same() {
+    let settings = ApiSettings { heartbeats_together: true, ..ApiSettings::default() };
+    let rig = Rig::set(NodeAccess::StandIns, BEGIN, settings).await;
+    rig.add_site().await;
+    let (node, credential) = rig.hear("j22u11").await;
+    let heartbeat = async |revision: i64| {
+        let body = json!({
+            "run_id": node.run_id, "agent_version": "0.1.0", "uptime_seconds": 12.5,
+            "task_keys_revision": revision,
+        });
+        rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(body)).await.ok()
+    };
+    let revision = |keys: &Value| keys["revision"].as_i64().unwrap();
+    let keys = rig.get("/api/v1/task-keys").await.ok();
+    let news = heartbeat(0).await;
+    assert!(news["task_keys"].is_object() && news["heartbeat_digest"].is_null(), "{news}");
+    let said = heartbeat(revision(&keys)).await;
+    let digest = said["heartbeat_digest"].as_str().unwrap();
+    let poll = async |digest: &str| {
+        let path = format!("/agent/v1/tasks?wait_seconds=0&heartbeat_digest={digest}");
+        rig.call("GET", &path, Some(&credential), None).await.ok()
+    };
+    let heard_at = async || {
+        rig.store.write_noted_heartbeats().await.unwrap();
+        rig.store.node(node.node_id).await.unwrap().heartbeat_at
+    };
+    rig.advance(30);
+    let polled = poll(digest).await;
+    assert!(polled["heartbeat_wanted"].is_null() && polled["at"].is_string(), "{polled}");
+    assert_eq!(heard_at().await, Some(rig.now()));
+    let before = heard_at().await;
+    rig.advance(30);
+    assert_eq!(poll("0123").await["heartbeat_wanted"], true);
+    assert_eq!(heard_at().await, before);
+    let metrics = String::from_utf8(rig.get("/metrics").await.bytes).unwrap();
+    assert!(metrics.contains("gpuaas_heartbeats_total{form=\"poll\"} 1.0\n"), "{metrics}");
+    assert!(metrics.contains("gpuaas_heartbeats_total{form=\"request\"} 3.0\n"), "{metrics}");
+
+    // What its next heartbeat would be answered has changed.
+    let admin = Some(rig.admin.as_str());
+    let staged = rig.call("POST", "/api/v1/task-keys", admin, None).await.ok();
+    assert_eq!(poll(digest).await["heartbeat_wanted"], true);
+    let said = heartbeat(revision(&staged)).await;
+    assert!(said["heartbeat_digest"].as_str().is_some_and(|it| it != digest), "{said}");
+    assert!(poll(said["heartbeat_digest"].as_str().unwrap()).await["heartbeat_wanted"].is_null());
 }
 
 #[tokio::test]

@@ -285,19 +285,25 @@ impl Rig {
     /// With a node `j22u11`, whose agent was heard; with the agent's credential.
     pub(crate) async fn heard() -> (Self, OnboardAccepted, String) {
         let rig = Self::with_site().await;
-        let node = rig.onboard("j22u11").await;
+        let (node, credential) = rig.hear("j22u11").await;
+        (rig, node, credential)
+    }
+
+    /// Onboards a node whose agent is heard; answers it and the agent's credential.
+    pub(crate) async fn hear(&self, hostname: &str) -> (OnboardAccepted, String) {
+        let node = self.onboard(hostname).await;
         let purpose = TokenPurpose::Enrollment;
-        let token = rig.token(purpose, node.node_id, node.run_id, Some(3600)).await;
+        let token = self.token(purpose, node.node_id, node.run_id, Some(3600)).await;
         let enroll = json!({
-            "run_id": node.run_id, "hostname": "j22u11", "agent_version": "0.1.0",
+            "run_id": node.run_id, "hostname": hostname, "agent_version": "0.1.0",
             "started_at": "2026-11-20T16:00:00Z", "facts": {},
         });
-        let answer = rig.call("POST", "/agent/v1/enroll", Some(&token), Some(enroll)).await.ok();
+        let answer = self.call("POST", "/agent/v1/enroll", Some(&token), Some(enroll)).await.ok();
         let credential = answer["credential"].as_str().unwrap().to_owned();
         let beat =
             json!({ "run_id": node.run_id, "agent_version": "0.1.0", "uptime_seconds": 12.5 });
-        rig.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat)).await.ok();
-        (rig, node, credential)
+        self.call("POST", "/agent/v1/heartbeat", Some(&credential), Some(beat)).await.ok();
+        (node, credential)
     }
 
     pub(crate) async fn add_site(&self) {

@@ -29,14 +29,12 @@ use crate::operator::SITE;
 use crate::region::temporary_dir;
 use crate::simulator::{Simulator, SimulatorPlan};
 
-/// Connections that an agent keeps: one on which it waits for tasks, one for its heartbeats.
-const CONNECTIONS_PER_NODE: u64 = 2;
 /// Open files of either process that are for anything else; silent connections have places beside those
 /// in use.
 const OTHER_FILES: u64 = 2_048;
-/// How a line of the metrics begins that counts heartbeats which were answered well.
-const HEARTBEATS: &str = "gpuaas_http_requests_total{method=\"POST\",\
-    route=\"/agent/v1/heartbeat\",status=\"200\"}";
+/// How the lines of the metrics begin that count heartbeats: requests of their own, and polls that stand
+/// for one.
+const HEARTBEATS: &str = "gpuaas_heartbeats_total{form=";
 
 /// The result of `gpuaas bench idle`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,7 +51,7 @@ pub struct IdleReport {
     pub rss_bytes: u64,
     /// Requests that the region received in a minute.
     pub maas_calls_per_minute: f64,
-    /// Heartbeats that were answered well in a second.
+    /// Heartbeats that were taken in a second: requests of their own, and polls that stood for one.
     pub heartbeats_per_second: f64,
 }
 
@@ -61,7 +59,7 @@ pub struct IdleReport {
 struct Reading {
     cpu_seconds: f64,
     maas_calls: u64,
-    heartbeats: u64,
+    heartbeats: f64,
     at: gpuaas_types::Timestamp,
 }
 
@@ -116,7 +114,8 @@ fn check_seconds(seconds: f64) -> Result<(), Failure> {
 /// Has the processes that are started from here open as many files as they need.
 fn allow_open_files(nodes: usize) -> Result<(), Failure> {
     let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
-    let wanted = nodes.saturating_mul(CONNECTIONS_PER_NODE).saturating_add(OTHER_FILES);
+    // An agent keeps one connection.
+    let wanted = nodes.saturating_add(OTHER_FILES);
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
     if most < wanted {
@@ -244,10 +243,11 @@ impl Metrics {
     }
 }
 
-/// Heartbeats that were answered well since the process began.
-fn heartbeats(metrics: &str) -> u64 {
-    let line = metrics.lines().find_map(|line| line.strip_prefix(HEARTBEATS));
-    line.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
+/// Heartbeats that were taken since the process began.
+fn heartbeats(metrics: &str) -> f64 {
+    let lines = metrics.lines().filter(|line| line.starts_with(HEARTBEATS));
+    let count = |line: &str| line.rsplit_once(' ').and_then(|(_, count)| count.parse::<f64>().ok());
+    lines.filter_map(count).sum()
 }
 
 fn report(nodes: usize, database: &'static str, interval: &Interval) -> IdleReport {
@@ -262,7 +262,7 @@ fn report(nodes: usize, database: &'static str, interval: &Interval) -> IdleRepo
         cpu_percent_of_core: (end.cpu_seconds - begin.cpu_seconds) / seconds * 100.0,
         rss_bytes: *rss_bytes,
         maas_calls_per_minute: per_second(begin.maas_calls, end.maas_calls) * 60.0,
-        heartbeats_per_second: per_second(begin.heartbeats, end.heartbeats),
+        heartbeats_per_second: (end.heartbeats - begin.heartbeats) / seconds,
     }
 }
 
@@ -294,13 +294,13 @@ mod tests {
 
     use super::*;
 
-    fn reading(at: i64, cpu_seconds: f64, maas_calls: u64, heartbeats: u64) -> Reading {
+    fn reading(at: i64, cpu_seconds: f64, maas_calls: u64, heartbeats: f64) -> Reading {
         Reading { cpu_seconds, maas_calls, heartbeats, at: Timestamp::from_micros(at * 1_000_000) }
     }
 
     #[test]
     fn figures_are_of_the_interval_alone() {
-        let (begin, end) = (reading(1000, 40.0, 900, 50), reading(1060, 41.2, 912, 10_050));
+        let (begin, end) = (reading(1000, 40.0, 900, 50.0), reading(1060, 41.2, 912, 10_050.0));
         let report = report(5000, "sqlite", &Interval { begin, end, rss_bytes: 3 << 20 });
         assert!((report.cpu_percent_of_core - 2.0).abs() < 1e-9);
         assert!((report.maas_calls_per_minute - 12.0).abs() < 1e-9);
@@ -310,12 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_are_those_that_were_answered_well() {
-        let metrics = "# TYPE gpuaas_http_requests counter\n\
-            gpuaas_http_requests_total{method=\"POST\",route=\"/agent/v1/heartbeat\",status=\"401\"} 7\n\
-            gpuaas_http_requests_total{method=\"POST\",route=\"/agent/v1/heartbeat\",status=\"200\"} 42\n";
-        assert_eq!(heartbeats(metrics), 42);
-        assert_eq!(heartbeats("# EOF\n"), 0);
+    fn heartbeats_are_those_of_either_form() {
+        let metrics = "# TYPE gpuaas_heartbeats counter\n\
+            gpuaas_heartbeats_total{form=\"request\"} 2.0\ngpuaas_heartbeats_total{form=\"poll\"} 40.0\n";
+        assert!((heartbeats(metrics) - 42.0).abs() < 1e-9);
+        assert!(heartbeats("# EOF\n").abs() < 1e-9);
     }
 
     #[test]

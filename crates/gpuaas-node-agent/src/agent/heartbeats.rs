@@ -24,6 +24,7 @@ pub(super) async fn run(
     let mut backoff = agent.backoff("heartbeat");
     let mut is_ready = false;
     loop {
+        agent.turns.heartbeat_due(&*agent.clock).await;
         let turn = agent.turns.of_heartbeat(&*agent.clock).await;
         let sent = send(agent).await;
         let pause_seconds = match sent {
@@ -48,26 +49,21 @@ pub(super) async fn run(
         };
         agent.turns.set_next_heartbeat(agent.clock.monotonic_seconds() + pause_seconds);
         drop(turn);
-        agent.clock.sleep(pause_seconds).await;
     }
 }
 
 async fn send(agent: &Agent) -> Result<(), ControlPlaneError> {
-    let since_start = || agent.clock.monotonic_seconds() - agent.started_monotonic_seconds;
     if agent.is_disk_full() {
         retry_writes(agent);
     }
-    let heartbeat = HeartbeatRequest {
-        run_id: agent.config.run_id,
-        agent_version: crate::VERSION.to_owned(),
-        uptime_seconds: agent.config.host.uptime_seconds().unwrap_or_else(since_start),
-        task_keys_revision: agent.task_keys().revision,
-        troubles: troubles(agent),
-        trust_digest: agent.identity().and_then(|identity| identity.trust_digest),
-    };
+    let heartbeat = heartbeat(agent);
+    agent.set_said(None);
     let response = agent.authenticated().heartbeat(&heartbeat).await?;
     if let Some(at) = response.at {
         agent.set_clock_offset_seconds(agent.clock.now().seconds_since(at));
+    }
+    if let Some(digest) = response.heartbeat_digest {
+        agent.set_said(Some(Said { heartbeat: heartbeat.clone(), digest }));
     }
     if let Some(keys) = response.task_keys {
         accept_task_keys(agent, &keys);
@@ -79,6 +75,37 @@ async fn send(agent: &Agent) -> Result<(), ControlPlaneError> {
         agent.renewal_asked.notify_one();
     }
     Ok(())
+}
+
+/// What the agent has to say now.
+fn heartbeat(agent: &Agent) -> HeartbeatRequest {
+    let since_start = || agent.clock.monotonic_seconds() - agent.started_monotonic_seconds;
+    HeartbeatRequest {
+        run_id: agent.config.run_id,
+        agent_version: crate::VERSION.to_owned(),
+        uptime_seconds: agent.config.host.uptime_seconds().unwrap_or_else(since_start),
+        task_keys_revision: agent.task_keys().revision,
+        troubles: troubles(agent),
+        trust_digest: agent.identity().and_then(|identity| identity.trust_digest),
+    }
+}
+
+/// The heartbeat that was answered last, and what a poll calls it.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    heartbeat: HeartbeatRequest,
+    digest: String,
+}
+
+/// What a poll says in the place of a heartbeat; none where the agent has something else to say than it
+/// said last, or may not say it so. An agent in trouble sends heartbeats: it tries to mend itself then.
+pub(super) fn repeated(agent: &Agent) -> Option<String> {
+    let said = agent.said()?;
+    let now = heartbeat(agent);
+    let is_same = now.troubles.is_empty()
+        && HeartbeatRequest { uptime_seconds: said.heartbeat.uptime_seconds, ..now }
+            == said.heartbeat;
+    is_same.then_some(said.digest)
 }
 
 /// What keeps the agent from its work, what of slices does not fit together, and why its host has to be started again.

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::heartbeats::Said;
 use super::turns::Turns;
 use crate::atomic_file;
 use crate::carried_out::CarriedOutTasks;
@@ -87,6 +88,8 @@ pub(super) struct Agent {
     pub(super) renewal_asked: Notify,
     /// Whose turn it is on the one connection that polls and heartbeats share.
     pub(super) turns: Turns,
+    /// The last heartbeat, where a poll may stand for the next ones.
+    said: Mutex<Option<Said>>,
     /// Cancelled when the first heartbeat was accepted.
     pub(super) first_heartbeat: CancellationToken,
     /// The task at hand.
@@ -126,6 +129,7 @@ impl Agent {
             heartbeat_accepted: Notify::new(),
             host_changed: Notify::new(),
             turns: Turns::default(),
+            said: Mutex::default(),
             first_heartbeat: CancellationToken::new(),
             slice_discrepancies: Mutex::default(),
             disk_full: AtomicBool::new(false),
@@ -133,6 +137,16 @@ impl Agent {
             task_keys: Mutex::default(),
             clock_offset_seconds: Mutex::default(),
         }
+    }
+
+    /// The last heartbeat, where a poll may stand for the next ones.
+    pub(super) fn said(&self) -> Option<Said> {
+        self.said.lock().clone()
+    }
+
+    /// Replaces it.
+    pub(super) fn set_said(&self, said: Option<Said>) {
+        *self.said.lock() = said;
     }
 
     /// The control plane without a credential.

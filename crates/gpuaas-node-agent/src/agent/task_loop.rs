@@ -2,12 +2,12 @@
 
 use gpuaas_bundle::order::OrderFault;
 use gpuaas_bundle::{Envelope, order};
-use gpuaas_types::agent::{SignedTask, Task, TaskResult, TaskSpec};
+use gpuaas_types::agent::{SignedTask, Task, TaskBatch, TaskResult, TaskSpec};
 use gpuaas_types::{TaskId, Timestamp};
 use tracing::{info, warn};
 
-use super::gate_reports;
 use super::state::{Agent, DISK_FULL, pause_seconds};
+use super::{gate_reports, heartbeats};
 use crate::atomic_file;
 use crate::identity::Identity;
 use crate::protocol::ControlPlaneError;
@@ -31,12 +31,14 @@ pub(super) async fn run(agent: &Agent, identity: &Identity) {
         }
         let turn = agent.turns.of_poll().await;
         let polled_at = agent.clock.monotonic_seconds();
-        let wait_seconds = agent.turns.poll_seconds(identity.poll_seconds, polled_at);
-        let polled = agent.authenticated().poll_tasks(wait_seconds).await;
+        let polled = poll(agent, identity, polled_at).await;
         drop(turn);
         match polled {
             Ok(batch) => {
                 backoff.reset();
+                if let Some(at) = batch.at {
+                    agent.set_clock_offset_seconds(agent.clock.now().seconds_since(at));
+                }
                 let is_idle = batch.tasks.is_empty() && identity.poll_seconds > 0;
                 for task in &batch.tasks {
                     process_task(agent, identity, task).await;
@@ -54,6 +56,27 @@ pub(super) async fn run(agent: &Agent, identity: &Identity) {
             }
         }
     }
+}
+
+/// A poll, which stands for a heartbeat where the agent says the same still.
+async fn poll(
+    agent: &Agent,
+    identity: &Identity,
+    now: f64,
+) -> Result<TaskBatch<Envelope>, ControlPlaneError> {
+    let held = identity.poll_seconds > 0;
+    let Some(digest) = heartbeats::repeated(agent).filter(|_| held) else {
+        let wait_seconds = agent.turns.poll_seconds(identity.poll_seconds, now);
+        return agent.authenticated().poll_tasks(wait_seconds, None).await;
+    };
+    let wait_seconds = identity.poll_seconds.min(identity.heartbeat_interval_seconds);
+    agent.turns.put_heartbeat_off(now, wait_seconds);
+    let polled = agent.authenticated().poll_tasks(wait_seconds, Some(&digest)).await;
+    if polled.as_ref().map_or(true, |batch| batch.heartbeat_wanted) {
+        agent.set_said(None);
+        agent.turns.hurry_heartbeat();
+    }
+    polled
 }
 
 /// Carries out a task that is admitted, and submits its result; of one that is not, the reason.

@@ -5,21 +5,28 @@
 //! asks to be held no longer than until the next heartbeat is due, the heartbeat waits until it is
 //! back, and a control plane has one connection for each agent, not two. A poll that does not come
 //! back keeps no heartbeat: that goes out on another connection then.
+//!
+//! A poll that stands for a heartbeat puts the next one off, so that an agent with nothing to do and
+//! nothing to say sends nothing else.
 
 use parking_lot::Mutex;
-use tokio::sync::MutexGuard;
+use tokio::sync::{MutexGuard, Notify};
 
 use crate::clock::AgentClock;
 
 /// Longest time for which a heartbeat waits for a poll to come back, in seconds.
 const PATIENCE_SECONDS: f64 = 5.0;
+/// How much later than a poll that stands for a heartbeat is due back the next one goes out, in seconds.
+const LATE_SECONDS: f64 = 5.0;
 
 /// Whose turn it is.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     turn: tokio::sync::Mutex<()>,
-    /// When the next heartbeat is due, in seconds of the monotonic clock.
+    /// When the next heartbeat is due, in seconds of the monotonic clock; none: now.
     next_heartbeat: Mutex<Option<f64>>,
+    /// It is due now, and was not before.
+    hurried: Notify,
 }
 
 impl Turns {
@@ -40,6 +47,36 @@ impl Turns {
     /// Notes when the next heartbeat is due.
     pub(super) fn set_next_heartbeat(&self, monotonic_seconds: f64) {
         *self.next_heartbeat.lock() = Some(monotonic_seconds);
+    }
+
+    /// The next heartbeat is due now.
+    pub(super) fn hurry_heartbeat(&self) {
+        *self.next_heartbeat.lock() = None;
+        self.hurried.notify_one();
+    }
+
+    /// A poll that stands for a heartbeat goes out, to be held for `seconds`.
+    pub(super) fn put_heartbeat_off(&self, now: f64, seconds: u32) {
+        self.set_next_heartbeat(now + f64::from(seconds) + LATE_SECONDS);
+    }
+
+    /// Waits until a heartbeat is due.
+    pub(super) async fn heartbeat_due(&self, clock: &dyn AgentClock) {
+        loop {
+            let left = self.seconds_to_heartbeat(clock.monotonic_seconds());
+            if left <= 0.0 {
+                return;
+            }
+            tokio::select! {
+                () = clock.sleep(left) => {}
+                () = self.hurried.notified() => {}
+            }
+        }
+    }
+
+    /// Seconds until the next heartbeat is due; none are left where it is due.
+    pub(super) fn seconds_to_heartbeat(&self, now: f64) -> f64 {
+        self.next_heartbeat.lock().map_or(0.0, |next| next - now)
     }
 
     /// How long a poll asks to be held that may be held for `longest_seconds`: until the next heartbeat

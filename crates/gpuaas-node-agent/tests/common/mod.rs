@@ -74,6 +74,10 @@ pub(crate) struct Recorded {
     pub(crate) refuse_results: bool,
     pub(crate) poll_seconds: u32,
     pub(crate) heartbeat_interval_seconds: u32,
+    /// What polls may say in the place of heartbeats.
+    pub(crate) heartbeat_digest: Option<String>,
+    /// Polls that said it.
+    pub(crate) heartbeats_by_poll: u32,
 }
 
 #[derive(Clone)]
@@ -354,11 +358,11 @@ async fn heartbeat(
 ) -> Answer {
     fake.gate(&headers, CREDENTIAL)?;
     assert!(body.uptime_seconds >= 0.0);
-    let task_keys = fake.change(|seen| {
+    let (task_keys, heartbeat_digest) = fake.change(|seen| {
         seen.calls.push("heartbeat".to_owned());
         seen.task_keys_revision = body.task_keys_revision;
         seen.troubles = body.troubles;
-        seen.newer_keys.clone()
+        (seen.newer_keys.clone(), seen.heartbeat_digest.clone())
     });
     let at = Some(HostClock.now());
     Ok(Json(HeartbeatResponse {
@@ -367,6 +371,7 @@ async fn heartbeat(
         task_keys,
         trust_bundle: None,
         renew_certificate: false,
+        heartbeat_digest,
     })
     .into_response())
 }
@@ -384,6 +389,7 @@ async fn gates(
 #[derive(serde::Deserialize)]
 struct Wait {
     wait_seconds: u32,
+    heartbeat_digest: Option<String>,
 }
 
 async fn tasks(
@@ -392,13 +398,16 @@ async fn tasks(
     Query(wait): Query<Wait>,
 ) -> Answer {
     fake.gate(&headers, CREDENTIAL)?;
-    let tasks = fake.change(|seen| {
+    let (tasks, heartbeat_wanted) = fake.change(|seen| {
+        let said = wait.heartbeat_digest;
+        let wanted = said.is_some() && said != seen.heartbeat_digest;
+        seen.heartbeats_by_poll += u32::from(said.is_some() && !wanted);
         // Less where a heartbeat is due before.
         assert!(wait.wait_seconds <= seen.poll_seconds, "{}", wait.wait_seconds);
         seen.polls += 1;
-        seen.tasks.pop_front().into_iter().collect()
+        (seen.tasks.pop_front().into_iter().collect(), wanted)
     });
-    Ok(Json(TaskBatch { tasks }).into_response())
+    Ok(Json(TaskBatch { heartbeat_wanted, ..TaskBatch::new(tasks) }).into_response())
 }
 
 async fn result(

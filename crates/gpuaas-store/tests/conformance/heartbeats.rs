@@ -113,3 +113,30 @@ fn the_next_system_of_a_run_is_heard_for_the_first_time() {
         assert_eq!(code(store.note_heartbeat(at(4.0), unknown).await), "not_found");
     });
 }
+
+#[test]
+fn a_heartbeat_may_be_taken_again_where_it_is_known() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (store, replica) = (&fixture.store, fixture.database.open().await);
+        let (node_id, run_id) = fixture.node("j22u11").await;
+        let again = |seconds, run_id, well: bool| {
+            let is_said = move |_: &str, troubles: &str| troubles.is_empty() == well;
+            store.repeat_heartbeat(at(seconds), node_id, run_id, is_said)
+        };
+        assert!(!again(0.5, run_id, true), "nothing was heard yet");
+        store.note_heartbeat(at(1.0), beat(node_id, run_id, "")).await.unwrap();
+        assert!(!again(31.0, run_id, false) && !again(31.0, RunId(id()), true));
+        assert!(!replica.repeat_heartbeat(at(31.0), node_id, run_id, |_, _| true));
+
+        let before = store.counters().write_groups;
+        assert!(again(31.0, run_id, true));
+        assert_eq!(store.counters().write_groups, before);
+        store.write_noted_heartbeats().await.unwrap();
+        let node = store.node(node_id).await.unwrap();
+        assert_eq!((node.heartbeat_at, &*node.agent.troubles), (Some(at(31.0)), ""));
+        let history = store.timeline_of_run(run_id, 0, 10).await.unwrap();
+        let codes: Vec<_> = history.iter().map(|row| row.event.code.as_str()).collect();
+        assert_eq!(codes, ["first_heartbeat"]);
+    });
+}

@@ -131,6 +131,10 @@ pub struct HeartbeatResponse<E> {
     /// Whether the agent is to renew its certificate now: its authority signs no more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub renew_certificate: bool,
+    /// What a poll says in the place of the heartbeats that follow, for as long as the agent would say
+    /// the same in them; none: the control plane wants heartbeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_digest: Option<String>,
 }
 
 const fn none<E>() -> Option<E> {

@@ -111,6 +111,20 @@ pub struct SignedTask<E> {
 pub struct TaskBatch<E> {
     /// Zero or more tasks.
     pub tasks: Vec<SignedTask<E>>,
+    /// Whether the agent is to send a heartbeat: what its poll said in the place of one does not hold.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub heartbeat_wanted: bool,
+    /// What the control plane believes the time is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+}
+
+impl<E> TaskBatch<E> {
+    /// These tasks, and nothing beside them.
+    #[must_use]
+    pub const fn new(tasks: Vec<SignedTask<E>>) -> Self {
+        Self { tasks, heartbeat_wanted: false, at: None }
+    }
 }
 
 /// One finding of a diagnostics task.

@@ -36,10 +36,10 @@ impl BothLimits {
     }
 
     /// Shrinks the connections to what a process that may open `files` has room for: a third for
-    /// operators at most, the rest for nodes.
-    pub(super) fn within_open_files(self, files: u64) -> Self {
+    /// operators at most, the rest for nodes; stand-ins have the operators' listener, and no other.
+    pub(super) fn within_open_files(self, files: u64, stand_ins: bool) -> Self {
         let free = files.saturating_sub(RESERVED_FILES).max(8);
-        let operators = within(self.operators, free / 3);
+        let operators = within(self.operators, if stand_ins { free } else { free / 3 });
         let nodes = within(self.nodes, free - free / 3);
         if (operators, nodes) != (self.operators, self.nodes) {
             tracing::warn!(
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn connections_fit_into_the_files_that_the_process_may_open() {
         let limits = BothLimits::new(&["nodes.connections=7".parse().unwrap()], false);
-        assert_eq!(limits.within_open_files(u64::MAX), limits);
+        assert_eq!(limits.within_open_files(u64::MAX, false), limits);
         assert_eq!(limits.nodes.get(Limit::Connections), 7);
         for files in [0, 200, 400, 1_024] {
-            let limits = BothLimits::new(&[], false).within_open_files(files);
+            let limits = BothLimits::new(&[], false).within_open_files(files, false);
             let sockets = [limits.operators, limits.nodes].map(|limits| {
                 let (silent, used) =
                     (limits.get(Limit::SilentConnections), limits.get(Limit::Connections));
@@ -103,5 +103,7 @@ mod tests {
         let limits = BothLimits::new(&[], true).operators;
         assert_eq!(limits.get(Limit::ConnectionsPerAddress), u64::MAX);
         assert_eq!(limits.get(Limit::RequestsPerSecond), u64::MAX);
+        let limits = BothLimits::new(&[], true).within_open_files(20_000, true).operators;
+        assert!(limits.get(Limit::Connections) > 15_000, "{limits:?}");
     }
 }
