@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
+use super::answered_heartbeat::AnsweredHeartbeat;
 use super::state::{Agent, DISK_FULL, pause_seconds};
 use super::trust;
 use crate::atomic_file;
@@ -57,13 +58,16 @@ async fn send(agent: &Agent) -> Result<(), ControlPlaneError> {
         retry_writes(agent);
     }
     let heartbeat = heartbeat(agent);
-    agent.set_said(None);
+    agent.set_answered_heartbeat(None);
     let response = agent.authenticated().heartbeat(&heartbeat).await?;
     if let Some(at) = response.at {
         agent.set_clock_offset_seconds(agent.clock.now().seconds_since(at));
     }
     if let Some(digest) = response.heartbeat_digest {
-        agent.set_said(Some(Said { heartbeat: heartbeat.clone(), digest }));
+        agent.set_answered_heartbeat(Some(AnsweredHeartbeat {
+            heartbeat: heartbeat.clone(),
+            digest,
+        }));
     }
     if let Some(keys) = response.task_keys {
         accept_task_keys(agent, &keys);
@@ -90,22 +94,15 @@ fn heartbeat(agent: &Agent) -> HeartbeatRequest {
     }
 }
 
-/// The heartbeat that was answered last, and what a poll calls it.
-#[derive(Debug, Clone)]
-pub(super) struct Said {
-    heartbeat: HeartbeatRequest,
-    digest: String,
-}
-
 /// What a poll says in the place of a heartbeat; none where the agent has something else to say than it
 /// said last, or may not say it so. An agent in trouble sends heartbeats: it tries to mend itself then.
 pub(super) fn repeated(agent: &Agent) -> Option<String> {
-    let said = agent.said()?;
+    let last = agent.answered_heartbeat()?;
     let now = heartbeat(agent);
     let is_same = now.troubles.is_empty()
-        && HeartbeatRequest { uptime_seconds: said.heartbeat.uptime_seconds, ..now }
-            == said.heartbeat;
-    is_same.then_some(said.digest)
+        && HeartbeatRequest { uptime_seconds: last.heartbeat.uptime_seconds, ..now }
+            == last.heartbeat;
+    is_same.then_some(last.digest)
 }
 
 /// What keeps the agent from its work, what of slices does not fit together, and why its host has to be started again.

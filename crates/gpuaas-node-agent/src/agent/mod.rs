@@ -9,6 +9,7 @@
 //! One file for each loop, all of which share the `state` of the agent: `enrollment`, `heartbeats`,
 //! `task_loop`, `gate_reports`, `renewals`, `slice_survey`.
 
+mod answered_heartbeat;
 mod enrollment;
 mod gate_reports;
 mod heartbeats;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::heartbeats::Said;
+use super::answered_heartbeat::AnsweredHeartbeat;
 use super::turns::Turns;
 use crate::atomic_file;
 use crate::carried_out::CarriedOutTasks;
@@ -89,7 +89,7 @@ pub(super) struct Agent {
     /// Whose turn it is on the one connection that polls and heartbeats share.
     pub(super) turns: Turns,
     /// The last heartbeat, where a poll may stand for the next ones.
-    said: Mutex<Option<Said>>,
+    answered_heartbeat: Mutex<Option<AnsweredHeartbeat>>,
     /// Cancelled when the first heartbeat was accepted.
     pub(super) first_heartbeat: CancellationToken,
     /// The task at hand.
@@ -129,7 +129,7 @@ impl Agent {
             heartbeat_accepted: Notify::new(),
             host_changed: Notify::new(),
             turns: Turns::default(),
-            said: Mutex::default(),
+            answered_heartbeat: Mutex::default(),
             first_heartbeat: CancellationToken::new(),
             slice_discrepancies: Mutex::default(),
             disk_full: AtomicBool::new(false),
@@ -140,13 +140,13 @@ impl Agent {
     }
 
     /// The last heartbeat, where a poll may stand for the next ones.
-    pub(super) fn said(&self) -> Option<Said> {
-        self.said.lock().clone()
+    pub(super) fn answered_heartbeat(&self) -> Option<AnsweredHeartbeat> {
+        self.answered_heartbeat.lock().clone()
     }
 
     /// Replaces it.
-    pub(super) fn set_said(&self, said: Option<Said>) {
-        *self.said.lock() = said;
+    pub(super) fn set_answered_heartbeat(&self, heartbeat: Option<AnsweredHeartbeat>) {
+        *self.answered_heartbeat.lock() = heartbeat;
     }
 
     /// The control plane without a credential.

@@ -73,7 +73,7 @@ async fn poll(
     agent.turns.put_heartbeat_off(now, wait_seconds);
     let polled = agent.authenticated().poll_tasks(wait_seconds, Some(&digest)).await;
     if polled.as_ref().map_or(true, |batch| batch.heartbeat_wanted) {
-        agent.set_said(None);
+        agent.set_answered_heartbeat(None);
         agent.turns.hurry_heartbeat();
     }
     polled
