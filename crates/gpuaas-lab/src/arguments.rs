@@ -163,6 +163,9 @@ pub struct BenchOnboardArgs {
     /// `postgres://...` instead of the embedded store.
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
+    /// How many control planes share the database; those beside the first one are processes of their own.
+    #[arg(long, value_name = "R", default_value_t = 1, requires_if("2", "database"))]
+    pub replicas: usize,
     /// Simulated seconds per second of the wall, with hardware that takes time.
     #[arg(long, value_name = "X", value_parser = positive)]
     pub factor: Option<f64>,

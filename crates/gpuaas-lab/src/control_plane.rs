@@ -54,6 +54,24 @@ impl ControlPlanePlan {
         self.data.join(TOKEN_FILE)
     }
 
+    /// Has it begin with the master key and the admin token of another one, which has the same database.
+    ///
+    /// # Errors
+    /// `control_plane_not_started`.
+    pub fn share_keys(&self, other: &Self) -> Result<(), Failure> {
+        let copy = || {
+            std::fs::create_dir_all(&self.data)?;
+            for name in ["master.key", TOKEN_FILE] {
+                // Permissions are copied, too.
+                std::fs::copy(other.data.join(name), self.data.join(name))?;
+            }
+            Ok(())
+        };
+        copy().map_err(|error: std::io::Error| {
+            Failure::local(CommandCode::ControlPlaneNotStarted, error.to_string())
+        })
+    }
+
     fn client(&self, address: SocketAddr) -> Result<ApiClient, Failure> {
         let path = self.token_file();
         let token = std::fs::read_to_string(&path).map_err(|error| {

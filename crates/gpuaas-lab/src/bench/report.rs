@@ -36,6 +36,8 @@ pub struct OnboardReport {
     pub nodes: usize,
     /// Nodes that became active.
     pub active: usize,
+    /// Control planes that shared the work.
+    pub replicas: usize,
     /// Active nodes per minute of the wall clock, from the first request to the last node's end.
     pub nodes_per_minute: f64,
     /// Requests that MAAS received, from the registration of the site on, per node.
@@ -50,7 +52,7 @@ pub struct OnboardReport {
     pub added_seconds_by_transition: BTreeMap<AddedTimeTransition, Spread>,
     /// Seconds of the run's clock per second of the wall.
     pub clock_factor: f64,
-    /// Processor seconds of the control plane, per node.
+    /// Processor seconds of the process that runs the first control plane and this benchmark, per node.
     pub cpu_seconds_per_node: f64,
     /// Largest resident memory of the process that runs the control plane and this benchmark.
     pub peak_rss_bytes: u64,
@@ -143,6 +145,7 @@ mod tests {
     fn report() -> OnboardReport {
         let spread = Spread { p50: 0.05, p95: 0.5, max: 1.25, count: 4000 };
         OnboardReport {
+            replicas: 1,
             nodes: 1000,
             active: 999,
             nodes_per_minute: 3210.5,
