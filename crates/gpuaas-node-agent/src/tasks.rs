@@ -1,6 +1,7 @@
 //! Tasks: what the control plane tells the agent of a host to do.
 
 use gpuaas_types::agent::{HostCheck, TaskResult, TaskSpec};
+use gpuaas_types::slice::SliceTask;
 
 use crate::bundle::stored_inputs;
 use crate::checks::{self, unit_state};
@@ -26,6 +27,21 @@ pub(crate) async fn run(host: &Host, env: &AgentEnv, spec: &TaskSpec) -> Complet
     let mut completed = dispatch(host, &env, spec).await;
     redact_result(&mut completed.result, &env.secrets);
     completed
+}
+
+/// One look of `task` of a slice, which waits: nothing is kept from being done meanwhile. None: it is
+/// still to be waited for.
+pub(crate) async fn check_guest(
+    host: &Host,
+    env: &AgentEnv,
+    task: &SliceTask,
+    waited_seconds: f64,
+) -> Option<TaskResult> {
+    let mut result = slice::check_guest(host, &env.guest_calls, task, waited_seconds).await?;
+    let mut secrets = host.root().map(stored_inputs::secret_values).unwrap_or_default();
+    secrets.extend(env.secrets.iter().cloned());
+    redact_result(&mut result, &secrets);
+    Some(result)
 }
 
 fn redact_result(result: &mut TaskResult, secrets: &[String]) {

@@ -18,7 +18,8 @@ use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::identity::IdentityStore;
 use gpuaas_node_agent::protocol::ControlPlane;
 use gpuaas_types::agent::{Gate, Gates, Operation, ServiceAction, Task, TaskSpec};
-use gpuaas_types::{TaskId, Timestamp};
+use gpuaas_types::slice::{SliceAction, SliceTask};
+use gpuaas_types::{ClaimId, TaskId, Timestamp};
 use host_facts::HostRoot;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
@@ -303,6 +304,78 @@ async fn a_task_that_was_carried_out_is_refused_when_it_comes_again() {
     assert_eq!(codes, ["", "task_replayed", "task_replayed"]);
     assert!(tenant.join("of the next").exists());
     assert_eq!(fake.count("enroll"), 1);
+}
+
+/// A host that plays two domains: each has a file that says how it stands.
+fn host_with_domains(dir: &Path, claims: &[ClaimId]) -> Host {
+    let emulator = dir.join("emulator.sh");
+    let script = format!(
+        r#"#!/bin/sh
+cd '{}'
+case "$2 $5" in
+  "virsh domstate") [ -e "$6" ] && exec cat "$6"; echo "error: failed to get domain '$6'" >&2; exit 1 ;;
+  "virsh destroy") echo "shut off" >"$6" ;;
+  "virsh undefine") rm "$7" ;;
+esac
+"#,
+        dir.display()
+    );
+    std::fs::write(&emulator, script).unwrap();
+    std::fs::set_permissions(&emulator, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for claim in claims {
+        std::fs::write(dir.join(claim.to_string()), "running\n").unwrap();
+    }
+    Host::Emulated(HostRoot::new(dir), emulator)
+}
+
+fn slice(claim_id: ClaimId, action: SliceAction) -> TaskSpec {
+    let slice = SliceTask {
+        claim_id,
+        fence: 1,
+        action,
+        devices: Vec::new(),
+        domain_xml: String::new(),
+        image: String::new(),
+        seed: None,
+        mac: "02:00:00:00:00:03".to_owned(),
+        partition: None,
+    };
+    TaskSpec::Slice { slice: Box::new(slice) }
+}
+
+/// Of two slices whose guests are waited for one is released, and the other guest takes its address
+/// afterwards. Nothing of this waits for anything else.
+#[tokio::test]
+async fn a_guest_that_is_waited_for_holds_up_no_release() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = FakeControlPlane::start(dir.path()).await;
+    fake.change(|seen| seen.keeps_tasks = true);
+    let claims = [1, 2].map(|number| ClaimId(Uuid::from_u128(number)));
+    let host = host_with_domains(dir.path(), &claims);
+    let mut config = config(dir.path(), &dir.path().join("state"));
+    config.host = host;
+    let stop = run(config, &fake, Arc::new(FastClock));
+    issue_task(&fake, 1, slice(claims[0], SliceAction::AwaitGuest), Timestamp::NEVER);
+    issue_task(&fake, 2, slice(claims[1], SliceAction::AwaitGuest), Timestamp::NEVER);
+    fake.until("two polls of what waits", |seen| seen.polls > 3).await;
+    issue_task(&fake, 3, slice(claims[0], SliceAction::Stop), Timestamp::NEVER);
+    fake.until("the end of the first", |seen| seen.results.len() == 2).await;
+    let leases = dir.path().join("var/lib/misc");
+    std::fs::create_dir_all(&leases).unwrap();
+    let lease = "1 02:00:00:00:00:03 10.100.0.13 slice *\n";
+    std::fs::write(leases.join("dnsmasq.leases"), lease).unwrap();
+    fake.until("the guest", |seen| seen.results.len() == 3).await;
+    issue_task(&fake, 4, diagnostics(), Timestamp::NEVER);
+    fake.until("a task afterwards", |seen| seen.results.len() == 4).await;
+    stop.cancel();
+    let results = fake.change(|seen| std::mem::take(&mut seen.results));
+    let mut ended: Vec<_> = results.iter().map(|(id, one)| (*id, one.code.as_str())).collect();
+    let number = |number| TaskId(Uuid::from_u128(number));
+    // The look at the stopped guest may come before the result of what stopped it.
+    ended[..2].sort();
+    let wanted = [(1, "guest_stopped"), (3, ""), (2, ""), (4, "")];
+    assert_eq!(ended, wanted.map(|(id, code)| (number(id), code)));
+    assert!(!dir.path().join(claims[0].to_string()).exists());
 }
 
 /// An authority that the system trusts certifies a server that takes the control plane's place.

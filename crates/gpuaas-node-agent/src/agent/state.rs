@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answered_heartbeat::AnsweredHeartbeat;
 use super::turns::Turns;
+use super::waits::Waits;
 use crate::atomic_file;
 use crate::carried_out::CarriedOutTasks;
 use crate::clock::{AgentClock, Backoff};
@@ -94,6 +95,8 @@ pub(super) struct Agent {
     pub(super) first_heartbeat: CancellationToken,
     /// The task at hand.
     pub(super) journal: TaskJournal,
+    /// Tasks that wait.
+    pub(super) waits: Waits,
     /// Tasks that are behind this host.
     pub(super) carried_out: CarriedOutTasks,
     /// What of slices does not fit together on the host, as last seen.
@@ -130,6 +133,7 @@ impl Agent {
             host_changed: Notify::new(),
             turns: Turns::default(),
             answered_heartbeat: Mutex::default(),
+            waits: Waits::default(),
             first_heartbeat: CancellationToken::new(),
             slice_discrepancies: Mutex::default(),
             disk_full: AtomicBool::new(false),
@@ -175,6 +179,14 @@ impl Agent {
     /// The identity as it is stored; `None` before the enrollment.
     pub(super) fn identity(&self) -> Option<Identity> {
         self.identity.lock().clone()
+    }
+
+    /// What a task is carried out with: the agent's own secrets are redacted in its result.
+    pub(super) fn task_env(&self) -> AgentEnv {
+        let mut env = self.config.env.clone();
+        env.control_plane = env.control_plane.map(|_| self.control_plane());
+        env.secrets.extend(self.identity().map(|it| it.credential.secrets()).unwrap_or_default());
+        env
     }
 
     /// Uses `identity` for every call from now on.

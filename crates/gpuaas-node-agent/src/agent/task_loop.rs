@@ -1,4 +1,8 @@
 //! The loop that polls for tasks, verifies them, carries them out and submits their results.
+//!
+//! Tasks are carried out one after the other, but for those that only wait for something: `wait_loop` looks
+//! at them meanwhile. A control plane answers a poll at once as long as it has a task without a result,
+//! so while some wait the polls keep a distance.
 
 use gpuaas_bundle::order::OrderFault;
 use gpuaas_bundle::{Envelope, order};
@@ -20,6 +24,9 @@ use crate::tasks;
 /// time, and by no more than so many seconds: a clock that is further off decides nothing.
 const MAX_CLOCK_OFFSET_SECONDS: f64 = 300.0;
 
+/// Seconds between two polls while all that the control plane sends are tasks that wait.
+const PAUSE_SECONDS: f64 = 1.0;
+
 /// Polls for tasks for ever, from the first accepted heartbeat on.
 pub(super) async fn run(agent: &Agent, identity: &Identity) {
     let mut backoff = agent.backoff("tasks");
@@ -40,8 +47,13 @@ pub(super) async fn run(agent: &Agent, identity: &Identity) {
                     agent.set_clock_offset_seconds(agent.clock.now().seconds_since(at));
                 }
                 let is_idle = batch.tasks.is_empty() && identity.poll_seconds > 0;
+                agent.waits.retain(&batch.tasks);
+                let mut waiting = 0;
                 for task in &batch.tasks {
-                    process_task(agent, identity, task).await;
+                    waiting += usize::from(!process_task(agent, identity, task).await);
+                }
+                if waiting > 0 && waiting == batch.tasks.len() {
+                    agent.waits.ended(&*agent.clock, PAUSE_SECONDS).await;
                 }
                 if is_idle {
                     // A control plane that does not hold the request must not be hammered.
@@ -79,8 +91,9 @@ async fn poll(
     polled
 }
 
-/// Carries out a task that is admitted, and submits its result; of one that is not, the reason.
-async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Envelope>) {
+/// Carries out a task that is admitted, and submits its result; of one that is not, the reason. Answers
+/// whether that is done: a task that waits is waited for from now on.
+async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Envelope>) -> bool {
     let admitted =
         order::admit(&task.order, &agent.task_keys(), identity.node_id, corrected_now(agent));
     let result = match admitted {
@@ -90,6 +103,7 @@ async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Enve
         // A clock that is far behind would take a task of long ago for one of now.
         Ok(admitted) if admitted.id == task.id => match clock_fault(agent) {
             Some(fault) if agent.clock_offset_seconds() < 0.0 => refused("task_clock", &fault),
+            _ if agent.waits.begin(&admitted, agent.clock.monotonic_seconds()) => return false,
             _ => execute_journaled(agent, &admitted).await,
         },
         Ok(admitted) => refused("task_id_mismatch", &format!("it is task {}", admitted.id)),
@@ -100,6 +114,7 @@ async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Enve
         Err(fault) => refused(fault.code(), &fault.to_string()),
     };
     hand_in(agent, task.id, &result).await;
+    true
 }
 
 /// Submits a result, after the gates of a host that the task changed: what one said before the change
@@ -110,6 +125,7 @@ async fn hand_in(agent: &Agent, id: TaskId, result: &TaskResult) {
         agent.host_changed.notify_one();
     }
     submit_result(agent, id, result).await;
+    agent.journal.clear();
 }
 
 /// The time that decides whether a task has expired.
@@ -144,9 +160,7 @@ async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult {
             return refused(code, &format!("the task could not be noted: {error}"));
         }
     }
-    let mut env = agent.config.env.clone();
-    env.control_plane = env.control_plane.map(|_| agent.control_plane());
-    env.secrets.extend(agent.identity().map(|it| it.credential.secrets()).unwrap_or_default());
+    let env = agent.task_env();
     let completed = tasks::run(&agent.config.host, &env, &task.spec).await;
     entry.result = Some(completed.result);
     if let Err(error) = agent.track_disk_full(agent.journal.write(&entry)) {
@@ -194,7 +208,7 @@ async fn finish_previous_task(agent: &Agent) {
 }
 
 /// Submits a result until the control plane takes or refuses it.
-async fn submit_result(agent: &Agent, id: TaskId, result: &TaskResult) {
+pub(super) async fn submit_result(agent: &Agent, id: TaskId, result: &TaskResult) {
     let mut backoff = agent.backoff("result");
     loop {
         match agent.authenticated().task_result(id, result).await {
@@ -213,7 +227,6 @@ async fn submit_result(agent: &Agent, id: TaskId, result: &TaskResult) {
             }
         }
     }
-    agent.journal.clear();
 }
 
 fn refused(code: &str, why: &str) -> TaskResult {

@@ -12,8 +12,8 @@ use super::host::{DriveState, SliceHost, SliceHostError};
 use super::looks::{LOOK_SECONDS, check_unheld, proof};
 use super::partition;
 
-/// Looks for the guest: less than the action may take.
-const GUEST_LOOKS: u32 = 160;
+/// Longest wait for the guest, in seconds: less than the action may take.
+const GUEST_SECONDS: f64 = 800.0;
 /// Looks at a drive that erases itself: less than the action may take.
 const ERASE_LOOKS: u32 = 4200;
 
@@ -22,10 +22,30 @@ type Done = Result<String, SliceHostError>;
 /// Carries out `task`, and says in `report` what was seen, also where it failed.
 pub(super) async fn run(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport) -> Done {
     let ended = dispatch(host, task, report).await;
-    // Whatever became of it, the control plane hears how things stand.
+    fill_in(host, task, report).await?;
+    ended
+}
+
+/// One look of a task that waits; none: it is still to be waited for.
+pub(super) async fn check_guest(
+    host: &dyn SliceHost,
+    task: &SliceTask,
+    waited_seconds: f64,
+    report: &mut SliceReport,
+) -> Option<Done> {
+    let ended = look_for_guest(host, task, waited_seconds).await.transpose()?;
+    Some(fill_in(host, task, report).await.and(ended))
+}
+
+/// Whatever became of it, the control plane hears how things stand.
+async fn fill_in(
+    host: &dyn SliceHost,
+    task: &SliceTask,
+    report: &mut SliceReport,
+) -> Result<(), SliceHostError> {
     report.domain = host.domain(task.claim_id).await?;
     report.prepared = host.is_prepared(task.claim_id).await?;
-    ended
+    Ok(())
 }
 
 async fn dispatch(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport) -> Done {
@@ -168,22 +188,35 @@ async fn start(host: &dyn SliceHost, task: &SliceTask) -> Done {
 }
 
 async fn await_guest(host: &dyn SliceHost, task: &SliceTask) -> Done {
-    for _ in 0..GUEST_LOOKS {
-        if host.domain(task.claim_id).await? != DomainState::Running {
-            return Err(SliceHostError::new("guest_stopped", "the guest stopped by itself"));
-        }
-        if let Some(sign) = host.guest_sign(task.claim_id, &task.mac).await? {
+    let mut waited_seconds = 0.0;
+    loop {
+        if let Some(sign) = look_for_guest(host, task, waited_seconds).await? {
             return Ok(sign);
         }
         host.pause(LOOK_SECONDS).await;
+        waited_seconds += f64::from(LOOK_SECONDS);
     }
-    let seconds = GUEST_LOOKS * LOOK_SECONDS;
+}
+
+/// One look for the guest: what it was heard by; none: it runs and may still be heard.
+async fn look_for_guest(
+    host: &dyn SliceHost,
+    task: &SliceTask,
+    waited_seconds: f64,
+) -> Result<Option<String>, SliceHostError> {
+    if host.domain(task.claim_id).await? != DomainState::Running {
+        return Err(SliceHostError::new("guest_stopped", "the guest stopped by itself"));
+    }
+    let sign = host.guest_sign(task.claim_id, &task.mac).await?;
+    if sign.is_some() || waited_seconds < GUEST_SECONDS {
+        return Ok(sign);
+    }
     let message = match host.guest_address(&task.mac).await? {
         Some(address) => format!(
-            "the guest took the address {address} and did not call in {seconds} s: its image needs \
-             cloud-init, and its user-data has to leave phone_home and vendor_data as they are"
+            "the guest took the address {address} and did not call in {waited_seconds:.0} s: its image \
+             needs cloud-init, and its user-data has to leave phone_home and vendor_data as they are"
         ),
-        None => format!("the guest took no address and did not call in {seconds} s"),
+        None => format!("the guest took no address and did not call in {waited_seconds:.0} s"),
     };
     Err(SliceHostError::new("guest_silent", message))
 }

@@ -43,17 +43,21 @@ pub use self::preparation::{FoundDriver, Preparation};
 pub use self::stand_in::{StandInFault, StandInHost};
 pub use self::stand_in_fabric::StandInFabricManager;
 
+use crate::command::CommandError;
 use crate::host::Host;
 
 /// Carries out `task` on `host`. Never an error: what failed is in the result.
 pub async fn carry_out(host: &dyn SliceHost, task: &SliceTask) -> TaskResult {
-    let mut report = SliceReport {
-        domain: DomainState::Absent,
-        prepared: false,
-        erasing: false,
-        proofs: Vec::new(),
-    };
+    let mut report = empty_report();
     let ended = actions::run(host, task, &mut report).await;
+    result(ended, report)
+}
+
+const fn empty_report() -> SliceReport {
+    SliceReport { domain: DomainState::Absent, prepared: false, erasing: false, proofs: Vec::new() }
+}
+
+fn result(ended: Result<String, SliceHostError>, report: SliceReport) -> TaskResult {
     let (succeeded, code, message) = match ended {
         Ok(message) => (true, String::new(), message),
         Err(error) => (false, error.code.to_owned(), error.message),
@@ -107,10 +111,32 @@ async fn find_discrepancies(
 pub(crate) async fn run(host: &Host, listener: &GuestCallListener, task: &SliceTask) -> TaskResult {
     match live::LiveSliceHost::new(&host.with_slice_devices(), listener) {
         Ok(live) => carry_out(&live, task).await,
-        Err(error) => TaskResult {
-            code: error.code().to_owned(),
-            message: error.to_string(),
-            ..TaskResult::default()
-        },
+        Err(error) => not_live(&error),
+    }
+}
+
+/// One look of `task`, which waits for a guest, on the host that this
+/// agent works on; none: it is still to be waited for.
+pub(crate) async fn check_guest(
+    host: &Host,
+    listener: &GuestCallListener,
+    task: &SliceTask,
+    waited_seconds: f64,
+) -> Option<TaskResult> {
+    let host = host.with_slice_devices();
+    let live = match live::LiveSliceHost::new(&host, listener) {
+        Ok(live) => live,
+        Err(error) => return Some(not_live(&error)),
+    };
+    let mut report = empty_report();
+    let ended = actions::check_guest(&live, task, waited_seconds, &mut report).await?;
+    Some(result(ended, report))
+}
+
+fn not_live(error: &CommandError) -> TaskResult {
+    TaskResult {
+        code: error.code().to_owned(),
+        message: error.to_string(),
+        ..TaskResult::default()
     }
 }

@@ -58,6 +58,9 @@ pub(crate) struct Recorded {
     pub(crate) polls: usize,
     pub(crate) unavailable_answers: usize,
     pub(crate) tasks: VecDeque<SignedTask<Envelope>>,
+    /// Answers each poll with all tasks that have no result, as a control plane does, and not with one
+    /// at a time.
+    pub(crate) keeps_tasks: bool,
     pub(crate) task_keys: TaskKeys,
     pub(crate) newer_keys: Option<Envelope>,
     /// What the last heartbeat said.
@@ -405,7 +408,11 @@ async fn tasks(
         // Less where a heartbeat is due before.
         assert!(wait.wait_seconds <= seen.poll_seconds, "{}", wait.wait_seconds);
         seen.polls += 1;
-        (seen.tasks.pop_front().into_iter().collect(), wanted)
+        let tasks = match seen.keeps_tasks {
+            true => seen.tasks.iter().cloned().collect(),
+            false => seen.tasks.pop_front().into_iter().collect(),
+        };
+        (tasks, wanted)
     });
     Ok(Json(TaskBatch { heartbeat_wanted, ..TaskBatch::new(tasks) }).into_response())
 }
@@ -423,6 +430,7 @@ async fn result(
             return Err(problem(409, "task_closed"));
         }
         seen.calls.push("result".to_owned());
+        seen.tasks.retain(|open| !seen.keeps_tasks || open.id != task);
         seen.results.push((task, body));
         Ok(StatusCode::NO_CONTENT.into_response())
     })
