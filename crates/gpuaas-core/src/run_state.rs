@@ -293,7 +293,8 @@ pub struct RunState {
     pub host_values: Option<HostValues>,
     /// Latest result of every check and gate.
     pub checks: BTreeMap<String, CheckResult>,
-    /// When the run last parked. A failure reported before that was answered by the resume.
+    /// When the run last parked. A failure reported before that, or while it was parked, was answered by
+    /// the resume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parked_at: Option<Timestamp>,
     /// Code of the park that happened in this step; what an operator's word to go on answers.

@@ -80,9 +80,11 @@ pub(super) fn enrollment_contested(s: &Snapshot<'_>) -> Option<Decision> {
     Some(park(s, ParkCode::EnrollmentContested, text))
 }
 
-/// Parks where the bootstrap reported a failure since the run last parked.
+/// Parks where the bootstrap reported a failure that an operator has not answered. What the scripts
+/// said while the run was parked was there to be seen when the operator let it go on.
 fn bootstrap_failed(s: &Snapshot<'_>, phase: BootstrapPhase) -> Option<Decision> {
-    let answered = s.run.state.parked_at.unwrap_or(s.run.created_at);
+    let state = &s.run.state;
+    let answered = state.parked_at.max(state.resumed_at).unwrap_or(s.run.created_at);
     let report = s.report_after(answered, |kind| {
         matches!(kind, ReportKind::Progress { phase: p, status: ProgressStatus::Failed, .. } if *p == phase)
     })?;

@@ -67,6 +67,25 @@ fn a_failed_site_bootstrap_is_the_cause_also_when_the_node_part_gave_up_after_it
     assert_eq!(resumed.next(), (Step::NodeBootstrap, 5.5));
 }
 
+/// A person ran the scripts again, in vain, before the cause was found and the run was resumed.
+#[test]
+fn a_failure_from_before_the_resume_does_not_park_again() {
+    for (step, phase, waits_for) in [
+        (Step::SiteBootstrap, BootstrapPhase::SiteBootstrap, "site_bootstrap"),
+        (Step::NodeBootstrap, BootstrapPhase::NodeBootstrap, "node_bootstrap"),
+    ] {
+        let failed = || progress(phase, ProgressStatus::Failed);
+        let mut case = Case::new(step).read(machine(status::DEPLOYED), 1.0).report(failed(), 5.0);
+        case.run.state.parked_at = Some(at(6.0));
+        let mut case = case.report(failed(), 7.0);
+        case.run.state.resume(at(8.0));
+        let mut case = case.read(machine(status::DEPLOYED), 8.5);
+        assert_eq!(waiting(&case.decide()), waits_for);
+        case = case.report(failed(), 9.0);
+        assert!(parked(&case.decide()).ends_with("bootstrap_failed"), "it failed once more");
+    }
+}
+
 #[test]
 fn what_an_earlier_deployment_said_does_not_count() {
     let mut case = Case::new(Step::BootstrapFetch)
