@@ -6,7 +6,7 @@ use crate::rig::Rig;
 const PATIENCE_SECONDS: f64 = 120.0;
 
 /// The command between backticks that begins so.
-fn named<'a>(text: &'a str, begin: &str) -> &'a str {
+pub(crate) fn named<'a>(text: &'a str, begin: &str) -> &'a str {
     let line = text.split('`').find(|piece| piece.starts_with(begin));
     line.unwrap_or_else(|| panic!("no command {begin:?} in {text}"))
 }

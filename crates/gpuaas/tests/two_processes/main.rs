@@ -11,6 +11,7 @@ mod events;
 mod key_rotation;
 mod loops;
 mod migrate_store;
+mod node_claims;
 mod oidc;
 mod outsiders;
 mod planted_secrets;
