@@ -35,7 +35,7 @@ pub struct BootTestOutcome {
     pub boot_entry: String,
     /// SHA-256 of the archive, in hex digits.
     pub digest: String,
-    /// Seconds that all of it took.
+    /// Seconds that all of it took, by the clock of whoever asked; 0: nobody measured.
     pub wall_seconds: f64,
     /// What was wrong.
     pub problems: Vec<BootTestProblem>,

@@ -3,6 +3,7 @@
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
+use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_image::boot_test::{BootTestError, BootTestOutcome, BootTestRequest, boot_test};
 use gpuaas_image::lineage::BOOT_TEST_PREDICATE;
 use gpuaas_types::codes::CommandCode;
@@ -23,7 +24,9 @@ pub(super) fn run(args: &ImageBootTestArgs, terminal: &mut Terminal) -> Result<(
         kernel_arguments: args.kernel_arguments.clone(),
     };
     terminal.message("boots a container and an emulated machine; some minutes");
-    let outcome = boot_test(&request).map_err(|error| failure(&error))?;
+    let begun = RealClock.now();
+    let mut outcome = boot_test(&request).map_err(|error| failure(&error))?;
+    outcome.wall_seconds = RealClock.now().seconds_since(begun);
     if args.json {
         terminal.data(&json(&outcome)?)?;
     } else {
