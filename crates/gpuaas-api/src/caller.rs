@@ -13,6 +13,8 @@ use crate::problem::{ApiResult, Refusal, problem};
 
 /// The first admin token's name.
 const ADMIN: &str = "admin";
+/// Whoever begins the second runs of experiments.
+const EXPERIMENT: &str = "experiment";
 /// Characters of what a caller writes of itself that are kept.
 const NOTE_CHARS: usize = 100;
 
@@ -65,6 +67,16 @@ impl Caller {
     pub(crate) fn admin() -> Self {
         let grants = vec![RoleGrant { role: Role::Admin, sites: None }];
         Self::new(ADMIN.to_owned(), ADMIN.to_owned(), grants)
+    }
+
+    /// An experiment, whose runs begin without anybody asking for each. Whoever may begin it has let it do
+    /// so at its site.
+    pub(crate) fn experiment() -> Self {
+        let grants = vec![RoleGrant { role: Role::Operator, sites: None }];
+        Self {
+            needs: Role::Operator,
+            ..Self::new(EXPERIMENT.to_owned(), EXPERIMENT.to_owned(), grants)
+        }
     }
 
     /// The name that was authenticated, and in parentheses what the caller says of itself.

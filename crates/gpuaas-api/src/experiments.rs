@@ -134,7 +134,7 @@ pub(crate) async fn stop(
         subject: stored.name.clone(),
         detail: json!({ "site": stored.site, "reason": reason }),
     };
-    ctx.store.end_experiment(ctx.now(), &name, ExperimentState::Stopped, entry).await?;
+    ctx.store.end_experiment(ctx.now(), &name, ExperimentState::Stopped, entry, Vec::new()).await?;
     let stored = ctx.store.experiment(&name).await?;
     Ok(Json(view(&ctx, stored).await?))
 }
@@ -314,36 +314,65 @@ async fn make_profiles(
     Ok(())
 }
 
-/// Begins each run that may begin: a node's first one, and its second one once the first has ended.
-async fn begin_runs(ctx: &Ctx, caller: &Caller, stored: &StoredExperiment) -> ApiResult<()> {
+/// Begins each run that may begin: a node's first one, and its second one once the first has ended well.
+/// Answers how many it began.
+///
+/// # Errors
+/// The first refusal, once the others have been tried.
+pub(crate) async fn begin_runs(
+    ctx: &Ctx,
+    caller: &Caller,
+    stored: &StoredExperiment,
+) -> ApiResult<usize> {
     let runs = ctx.store.experiment_runs(&stored.name).await?;
     let first_ended = |node_id: NodeId| {
         let first = runs.iter().find(|run| run.node_id == node_id && !run.second);
         first.and_then(|run| run.status) == Some(RunStatus::Succeeded)
     };
+    let (mut begun, mut refused) = (0, None);
     for run in runs.iter().filter(|run| run.run_id.is_none()) {
         if run.second && !first_ended(run.node_id) {
             continue;
         }
-        let [of_a, of_b] = &stored.spec.arm_profiles;
-        let profile = if run.arm == ExperimentArm::A { of_a } else { of_b };
-        let asked = RunRequest {
-            kind: RunKind::Reimage,
-            reason: format!("experiment {}: {}", stored.name, stored.reason),
-            actor: stored.created_by.clone(),
-            dry_run: false,
-            profile: Some(profile.clone()),
-        };
-        let (state, key) = (State(ctx.clone()), Key(run.node_id.to_string()));
-        let (_, Json(plan)) = offboarding::begin(state, caller.clone(), key, Body(asked)).await?;
-        if let Some(run_id) = plan.run_id {
-            ctx.store.note_experiment_run(&stored.name, (run.node_id, run.arm), run_id).await?;
+        match begin_run(ctx, caller, stored, run).await {
+            Ok(()) => begun += 1,
+            Err(refusal) => refused = refused.or(Some(refusal)),
         }
+    }
+    refused.map_or(Ok(begun), Err)
+}
+
+async fn begin_run(
+    ctx: &Ctx,
+    caller: &Caller,
+    stored: &StoredExperiment,
+    run: &ExperimentRun,
+) -> ApiResult<()> {
+    let [of_a, of_b] = &stored.spec.arm_profiles;
+    let profile = if run.arm == ExperimentArm::A { of_a } else { of_b };
+    let place = (run.node_id, run.arm);
+    // One that began and was not written down: nothing else deploys the profile of an arm.
+    let listed = ctx.store.listed_node(run.node_id).await?;
+    if let Some(open) = listed.run.filter(|open| open.kind == RunKind::Reimage)
+        && ctx.store.profile(listed.node.profile_id).await?.status.name == *profile
+    {
+        return Ok(ctx.store.note_experiment_run(&stored.name, place, open.id).await?);
+    }
+    let asked = RunRequest {
+        kind: RunKind::Reimage,
+        reason: format!("experiment {}: {}", stored.name, stored.reason),
+        actor: stored.created_by.clone(),
+        dry_run: false,
+        profile: Some(profile.clone()),
+    };
+    let plan = offboarding::begin_run(ctx, caller, run.node_id, asked).await?;
+    if let Some(run_id) = plan.run_id {
+        ctx.store.note_experiment_run(&stored.name, place, run_id).await?;
     }
     Ok(())
 }
 
-async fn view(ctx: &Ctx, stored: StoredExperiment) -> ApiResult<ExperimentView> {
+pub(crate) async fn view(ctx: &Ctx, stored: StoredExperiment) -> ApiResult<ExperimentView> {
     let runs = ctx.store.experiment_runs(&stored.name).await?;
     shown(ctx, stored, runs).await
 }
@@ -389,6 +418,13 @@ async fn shown(
         }
     };
     let arms = vec![arm(0, &a, ExperimentArm::A), arm(1, &b, ExperimentArm::B)];
+    let node = |run: ExperimentRun| {
+        let arm = if run.arm == ExperimentArm::A { &a } else { &b };
+        let sample = arm.iter().find(|sample| is_judged && sample.host == run.hostname).cloned();
+        let ExperimentRun { hostname, arm, run_id, status, .. } = run;
+        ExperimentNode { node: hostname, arm, run: run_id, status, sample }
+    };
+    let assignments = runs.iter().cloned().map(node).collect();
     Ok(ExperimentView {
         state,
         seed: stored.spec.seed,
@@ -400,7 +436,7 @@ async fn shown(
         looks: u32::from(is_judged),
         measures: measures.unwrap_or_default(),
         failures,
-        assignments: runs.into_iter().map(node_view).collect(),
+        assignments,
         id: stored.name,
         site: stored.site,
         profile: stored.spec.profile,
@@ -408,11 +444,6 @@ async fn shown(
         created_at: stored.created_at,
         reason: stored.reason,
     })
-}
-
-fn node_view(run: ExperimentRun) -> ExperimentNode {
-    let ExperimentRun { hostname, arm, run_id, status, .. } = run;
-    ExperimentNode { node: hostname, arm, run: run_id, status }
 }
 
 /// The ended runs of an arm, and under what they were deployed.

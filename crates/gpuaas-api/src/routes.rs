@@ -14,6 +14,7 @@ use gpuaas_types::health::{Health, TIME_HEADER, Version};
 
 use crate::body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
+use crate::experiment_progress::ExperimentProgress;
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, approvals, audit, authorities, batches, bootstrap, bundles, certificates,
@@ -36,6 +37,8 @@ pub struct Routers {
     /// For nodes, behind a listener that asks for certificates and says who the
     /// [`Peer`](gpuaas_identity::Peer) is.
     pub nodes: Option<Router>,
+    /// What goes on in experiments by itself; one loop of each control plane runs it.
+    pub experiments: ExperimentProgress,
 }
 
 /// All routes. Call it inside a tokio runtime: it starts the listener that wakes task polls.
@@ -49,10 +52,13 @@ pub fn routers(state: ApiState) -> Routers {
             .layer(middleware::from_fn_with_state(ctx.clone(), metrics::count))
             .with_state(ctx.clone())
     };
+    let experiments = ExperimentProgress::new(ctx.clone());
     if matches!(ctx.nodes, NodeAccess::Certificates(_)) {
-        Routers { operators: finished(admin(&ctx)), nodes: Some(finished(node_side())) }
+        let (operators, nodes) = (finished(admin(&ctx)), Some(finished(node_side())));
+        Routers { operators, nodes, experiments }
     } else {
-        Routers { operators: finished(admin(&ctx).merge(node_side())), nodes: None }
+        let operators = finished(admin(&ctx).merge(node_side()));
+        Routers { operators, nodes: None, experiments }
     }
 }
 

@@ -320,6 +320,29 @@ impl Envelope {
         Ok(payload)
     }
 
+    /// The payload without any verification of its signatures. For display only.
+    ///
+    /// # Errors
+    /// [`SignatureError::Malformed`], also where it is of another type.
+    pub fn unverified_payload<T: DeserializeOwned>(
+        &self,
+        payload_type: &str,
+    ) -> Result<T, SignatureError> {
+        self.payload(payload_type)
+    }
+
+    /// Who signed it, of the keys that are trusted at `now`, whatever it says.
+    ///
+    /// # Errors
+    /// Malformed, of an unknown or retired key, or forged.
+    pub fn verify_signature(
+        &self,
+        trusted: &[TrustedKey],
+        now: Timestamp,
+    ) -> Result<String, SignatureError> {
+        self.signer(trusted, now)
+    }
+
     fn payload<T: DeserializeOwned>(&self, payload_type: &str) -> Result<T, SignatureError> {
         let malformed = |what: String| SignatureError::Malformed(what);
         if self.payload_type != payload_type {

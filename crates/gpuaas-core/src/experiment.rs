@@ -15,6 +15,6 @@ mod ranks;
 mod signed_rank;
 
 pub use assignment::assign_nodes;
-pub use collect::{SLICE_DISCOVERY, TIMINGS, TimingRow, are_comparable, judge_runs};
+pub use collect::{SLICE_DISCOVERY, TIMINGS, TimingRow, are_comparable, judge_runs, sample_value};
 pub use failures::{FailureCounts, judge_failures};
 pub use judge::{Criteria, Judge, MAX_SAMPLES, MIN_SAMPLES, MeasureSamples};

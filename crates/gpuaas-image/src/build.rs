@@ -10,7 +10,7 @@
 //! packages: it names the digest of every index, and each index those of its packages.
 
 mod base;
-mod command;
+mod cloud_image;
 mod configure;
 mod error;
 mod layer;
@@ -27,6 +27,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 pub use base::{BasePackages, BaseSnapshot, ImageBase, MadePackages, MmdebstrapBase};
+pub use cloud_image::CloudImageBase;
 pub use error::BuildError;
 pub use record::CURTIN_HOOK;
 pub use request::{BuildOutcome, BuildRequest, EmbeddedFile};

@@ -1,4 +1,5 @@
-//! What curtin looks for in a whole-disk image: a root with a folder that marks it.
+//! Disks and what the roots of their file systems hold; and what curtin looks for in a whole-disk image: a
+//! root with a folder that marks it.
 //!
 //! After it wrote such an image, curtin mounts each file system of the disk and takes the one that
 //! has `curtin`, `system-data/var/lib/snapd` or `snaps` for the root (docs/hosts.md#host-images). So
@@ -8,6 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
@@ -52,13 +54,65 @@ pub(crate) fn has_root_marker(path: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
+/// A file system of the ext family on a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DiskFileSystem {
+    /// Its first byte on the disk.
+    pub(crate) begin: u64,
+    /// Its length in bytes.
+    pub(crate) bytes: u64,
+    /// Names in its root.
+    pub(crate) names: Vec<String>,
+}
+
+/// The file systems of the ext family of a disk that is not compressed, in their order.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn file_systems(path: &Path) -> io::Result<Vec<DiskFileSystem>> {
+    let mut disk = PlainDisk { file: File::open(path)? };
+    let mut found = Vec::new();
+    for begin in partitions(&mut disk)? {
+        let superblock = match disk.read(begin + SUPERBLOCK, 1024) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
+            superblock => superblock?,
+        };
+        if number(&superblock, 56, 2) != EXT_MAGIC {
+            continue;
+        }
+        let block_bytes = 1024_u64 << number(&superblock, 24, 4).min(6);
+        let blocks = number(&superblock, 4, 4);
+        let names = root_names(&mut disk, begin)?;
+        found.push(DiskFileSystem { begin, bytes: blocks.saturating_mul(block_bytes), names });
+    }
+    Ok(found)
+}
+
+/// Bytes of a disk.
+trait DiskBytes {
+    /// `length` bytes from `offset` on.
+    fn read(&mut self, offset: u64, length: usize) -> io::Result<Vec<u8>>;
+}
+
+/// A disk as it is.
+struct PlainDisk {
+    file: File,
+}
+
+impl DiskBytes for PlainDisk {
+    fn read(&mut self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+}
+
 /// A disk behind gzip.
 struct CompressedDisk<'a> {
     path: &'a Path,
 }
 
-impl CompressedDisk<'_> {
-    /// `length` bytes from `offset` on.
+impl DiskBytes for CompressedDisk<'_> {
     fn read(&mut self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let file = BufReader::with_capacity(1 << 18, File::open(self.path)?);
         let mut stream = MultiGzDecoder::new(file);
@@ -82,7 +136,7 @@ fn index(number: u64) -> usize {
 }
 
 /// Where the partitions begin, in bytes; the disk itself where it has no table.
-fn partitions(disk: &mut CompressedDisk<'_>) -> io::Result<Vec<u64>> {
+fn partitions(disk: &mut impl DiskBytes) -> io::Result<Vec<u64>> {
     let begin = disk.read(0, 1024)?;
     let starts: Vec<u64> = if begin[512..520] == *b"EFI PART" {
         let (table, count) = (number(&begin, 512 + 72, 8), index(number(&begin, 512 + 80, 4)));
@@ -105,7 +159,7 @@ fn partitions(disk: &mut CompressedDisk<'_>) -> io::Result<Vec<u64>> {
 }
 
 /// Names in the root of the ext file system at `begin`; none where there is no such file system.
-fn root_names(disk: &mut CompressedDisk<'_>, begin: u64) -> io::Result<Vec<String>> {
+fn root_names(disk: &mut impl DiskBytes, begin: u64) -> io::Result<Vec<String>> {
     let superblock = disk.read(begin + SUPERBLOCK, 1024)?;
     if number(&superblock, 56, 2) != EXT_MAGIC {
         return Ok(Vec::new());

@@ -5,13 +5,16 @@
 //!   faults to see whether that is noticed.
 //! - [`plan`]: what a pipeline would do, from a [`recipe`] and the [`overrides`] of an operator.
 //! - [`build`]: that, done: packages, files, bundles, one archive.
+//! - [`boot_test`]: a finished archive, booted as a container and as a machine.
 //!
 //! The crate knows no control plane, no MAAS client and no runtime: an image is files and bytes.
 //! Modules from the bottom up: [`entry`] is what an archive holds, [`tar_writer`] writes it as a
 //! PAX archive, [`gzip`] compresses on all cores, [`tree_walk`] reads a folder.
 
 pub mod archive_index;
+pub mod boot_test;
 pub mod build;
+mod command;
 mod disk_image;
 pub mod entry;
 pub mod gzip;
@@ -26,4 +29,5 @@ pub mod recipe;
 pub mod size;
 mod stream_digest;
 pub mod tar_writer;
+mod tree_path;
 pub mod tree_walk;

@@ -11,6 +11,12 @@ use crate::inventory::{ImageInventory, InventoryPackage};
 
 /// Type of the payload of a signed statement (in-toto's attestation framework, DSSE).
 pub const STATEMENT_PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
+/// Type of a statement of what `gpuaas image lint` found, with its version.
+pub const LINT_PREDICATE: &str = "urn:gpuaas:image-lint:v1";
+/// Type of a statement of how an archive booted, with its version.
+pub const BOOT_TEST_PREDICATE: &str = "urn:gpuaas:image-boot-test:v1";
+/// Type of a statement of an upload that was read back, with its version.
+pub const UPLOAD_PREDICATE: &str = "urn:gpuaas:image-upload:v1";
 /// Name of the build type in a provenance, with its version.
 const BUILD_TYPE: &str = "urn:gpuaas:image-build:v1";
 
@@ -107,26 +113,38 @@ pub fn provenance(name: &str, inventory: &ImageInventory, sbom: &Value) -> Value
         .filter_map(|text| text.split_once(" sha256:"))
         .map(|(name, digest)| json!({"name": name, "digest": {"sha256": digest}}))
         .collect();
+    let predicate = json!({
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {
+                "image": record["image"],
+                "bundles": record["bundles"],
+                "kernel_arguments": record["kernel_arguments"],
+            },
+            "internalParameters": {"input_digest": record["version"]},
+            "resolvedDependencies": dependencies,
+        },
+        "runDetails": {
+            "builder": {"id": format!("urn:gpuaas:builder:{}", env!("CARGO_PKG_VERSION"))},
+            "byproducts": [{"name": "sbom.spdx.json", "digest": {"sha256": sbom_digest}}],
+        },
+    });
+    archive_statement(name, &inventory.sha256, "https://slsa.dev/provenance/v1", predicate)
+}
+
+/// An in-toto statement (v1) about an archive of that digest.
+#[must_use]
+pub fn archive_statement(
+    name: &str,
+    sha256: &str,
+    predicate_type: &str,
+    predicate: Value,
+) -> Value {
     json!({
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": name, "digest": {"sha256": inventory.sha256}}],
-        "predicateType": "https://slsa.dev/provenance/v1",
-        "predicate": {
-            "buildDefinition": {
-                "buildType": BUILD_TYPE,
-                "externalParameters": {
-                    "image": record["image"],
-                    "bundles": record["bundles"],
-                    "kernel_arguments": record["kernel_arguments"],
-                },
-                "internalParameters": {"input_digest": record["version"]},
-                "resolvedDependencies": dependencies,
-            },
-            "runDetails": {
-                "builder": {"id": format!("urn:gpuaas:builder:{}", env!("CARGO_PKG_VERSION"))},
-                "byproducts": [{"name": "sbom.spdx.json", "digest": {"sha256": sbom_digest}}],
-            },
-        },
+        "subject": [{"name": name, "digest": {"sha256": sha256}}],
+        "predicateType": predicate_type,
+        "predicate": predicate,
     })
 }
 

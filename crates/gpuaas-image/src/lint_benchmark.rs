@@ -61,8 +61,7 @@ pub fn measure() -> io::Result<LintBenchmark> {
 ///
 /// # Errors
 /// A thread cannot be started.
-#[cfg(test)]
-pub(crate) fn good_debian_archive() -> io::Result<Vec<u8>> {
+pub fn good_debian_archive() -> io::Result<Vec<u8>> {
     sample_systems::bookworm().archive()
 }
 

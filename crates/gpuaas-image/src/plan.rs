@@ -316,8 +316,13 @@ fn planned_build(
     };
     let url = overrides.value("BASE_URL");
     let base = match &recipe.base {
-        RecipeBase::CloudImage { checksums, signature, .. } => {
-            format!("{url}, whose sha256 is that of {checksums} beside it, signed by {signature}")
+        RecipeBase::CloudImage { checksums, signature, keyring, packages, .. } => {
+            let from = packages.as_ref().map_or_else(String::new, |archive| {
+                format!("; packages of {} from {}", archive.suite, archive.mirror)
+            });
+            format!(
+                "{url}, whose sha256 is that of {checksums} beside it, signed by {signature} with a key of {keyring}{from}"
+            )
         }
         RecipeBase::Mmdebstrap { suite, .. } => {
             format!("{suite} of {url}, made by mmdebstrap, whose packages are signed")

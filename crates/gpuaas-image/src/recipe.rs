@@ -64,6 +64,11 @@ pub enum RecipeBase {
         checksums: String,
         /// Signature of that file, beside it.
         signature: String,
+        /// File of this host with the keys that may sign it.
+        keyring: String,
+        /// Where packages come from that are installed beside the disk's own; none: there are none.
+        #[serde(default)]
+        packages: Option<PackageArchive>,
     },
     /// A root file system from packages.
     Mmdebstrap {
@@ -72,6 +77,16 @@ pub enum RecipeBase {
         /// Where its packages are.
         mirror: String,
     },
+}
+
+/// An archive of the distribution's own packages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackageArchive {
+    /// Where it is, such as `http://archive.ubuntu.com/ubuntu`.
+    pub mirror: String,
+    /// Name of the release, such as `noble`.
+    pub suite: String,
 }
 
 /// A switch that a part of a recipe hangs on.

@@ -10,14 +10,14 @@ use gpuaas_engine::ClockChoice;
 
 use crate::hosts::options::{HostLoss, HostMode};
 pub use crate::machine_class::MachineClass;
-use crate::scenario::SCENARIOS;
+use crate::scenario::{IMAGE_EXPERIMENT, SCENARIOS};
 
 /// `gpuaas lab`.
 #[derive(Debug, Clone, Args)]
 pub struct LabArgs {
-    /// How many machines to onboard.
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub nodes: usize,
+    /// How many machines to onboard [default: 3, and 40 in image-experiment].
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<usize>,
     /// Time runs this many times as fast, or `max`: hardware takes no time.
     #[arg(long, value_name = "X|max", default_value = "30")]
     pub speed: Speed,
@@ -50,11 +50,18 @@ pub struct LabArgs {
     pub database: Option<String>,
 }
 
+impl LabArgs {
+    /// How many machines to onboard.
+    #[must_use]
+    pub fn machines(&self) -> usize {
+        self.nodes.unwrap_or(3)
+    }
+}
+
 /// Every scenario by its name.
 fn scenario_help() -> String {
     let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
-    let (last, others) = names.split_last().unwrap_or((&"plain", &[]));
-    format!("What happens: {} or {last}", others.join(", "))
+    format!("What happens: {} or {IMAGE_EXPERIMENT}", names.join(", "))
 }
 
 /// Those that have a name of their own.

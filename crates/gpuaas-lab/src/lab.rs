@@ -62,7 +62,7 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let folder = args.data.clone().unwrap_or_else(|| PathBuf::from(FOLDER));
     if let Some(name) = &args.scenario {
-        scenario::Scenario::by_name(name)?.fits(args.nodes)?;
+        scenario::Scenario::by_name(name)?.fits(args.machines())?;
     }
     if args.real_hosts > 0 {
         crate::hosts::check_systemd_hosts(args.rootfs.as_deref())?;

@@ -220,14 +220,14 @@ fn host_losses(scenario: &Scenario, names: &[&str]) -> Vec<HostLoss> {
 
 fn request(args: &LabArgs) -> LabRequest {
     LabRequest {
-        nodes: args.nodes,
+        nodes: args.machines(),
         speed: match args.speed {
             Speed::Max => "max".to_owned(),
             Speed::Times(factor) => factor.to_string(),
         },
         seed: args.seed,
         scenario: args.scenario.clone().unwrap_or_else(|| "plain".to_owned()),
-        real_hosts: args.real_hosts.min(args.nodes),
+        real_hosts: args.real_hosts.min(args.machines()),
     }
 }
 

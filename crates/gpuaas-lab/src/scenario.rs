@@ -122,6 +122,10 @@ pub struct Scenario {
     pub ends: &'static [ExpectedEnd],
 }
 
+/// The scenario of an experiment between two images. It has no region and no hosts of its own processes:
+/// forty machines are deployed twice on a virtual clock.
+pub const IMAGE_EXPERIMENT: &str = "image-experiment";
+
 /// What makes the hosts of a lab slice hosts.
 const BUNDLE: &str = "h200-slice-vm@1.3.0";
 
@@ -340,7 +344,10 @@ impl Scenario {
     /// `unknown_scenario`, which lists them.
     pub fn by_name(name: &str) -> Result<&'static Self, Failure> {
         SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
-            let rows = SCENARIOS.iter().map(|s| format!("\n  {:<20}{}", s.name, s.about));
+            let about = "a stock image against a baked one, simulated, with verdicts";
+            let rows = SCENARIOS.iter().map(|s| (s.name, s.about));
+            let rows = rows.chain([(IMAGE_EXPERIMENT, about)]);
+            let rows = rows.map(|(name, about)| format!("\n  {name:<20}{about}"));
             Failure::usage(
                 CommandCode::UnknownScenario,
                 format!("{name:?} is none of{}", rows.collect::<String>()),

@@ -26,6 +26,8 @@ pub struct ExperimentTrial {
     pub nodes: u32,
     /// Seconds that B takes longer to be written than A.
     pub slower_seconds: f64,
+    /// Part of the site bundle's time that a host of B takes; 1: as long as with A.
+    pub site_part: f64,
     /// Whether each node gets both images.
     pub paired: bool,
 }
@@ -55,7 +57,9 @@ pub async fn run_experiment_trial(
     operators: &dyn Operators,
 ) -> Result<[ExperimentView; 2], Failure> {
     let nodes = usize::try_from(trial.nodes).unwrap_or_default();
-    let plan = SimulationPlan::calm(trial.seed, nodes, &maas_sim::H200);
+    let calm = SimulationPlan::calm(trial.seed, nodes, &maas_sim::H200);
+    let baked_images = [(IMAGES[1].to_owned(), trial.site_part)].into();
+    let plan = SimulationPlan { baked_images, ..calm };
     let mut simulation = Simulation::new(plan).await?;
     let shell = operators.serve(simulation.control_plane_parts()).await?;
     simulation.start(0.0).await?;
@@ -88,8 +92,9 @@ pub async fn run_experiment_trial(
     let start = if trial.paired { format!("{start} --pairs") } else { start };
     let begun = view(&command(&mut simulation, &*shell, &start).await?)?;
     settle(&mut simulation).await?;
-    if trial.paired {
-        command(&mut simulation, &*shell, "gpuaas experiment next trial --reason go-on").await?;
+    // Second runs of pairs begin, and it ends, without anybody's word.
+    while shell.advance_experiments().await > 0 {
+        simulation.operator_acted();
         settle(&mut simulation).await?;
     }
     let said = command(&mut simulation, &*shell, "gpuaas experiment show trial -o json").await?;

@@ -18,6 +18,7 @@ pub mod disruption;
 mod executor;
 pub mod experiment_trial;
 pub mod failpoint;
+pub mod image_experiment;
 pub mod image_rollout;
 pub mod invariants;
 mod node;

@@ -1,5 +1,7 @@
 //! The parameters of a simulation, and the constants that all simulations share.
 
+use std::collections::BTreeMap;
+
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{Step, Timestamp};
 use maas_sim::HardwareClass;
@@ -50,6 +52,8 @@ pub struct SimulationPlan {
     pub panics_in: Option<Step>,
     /// Each control plane decides without end in this step until the run parks.
     pub loops_in: Option<Step>,
+    /// Images with packages baked in: the part of the site bundle's time that is left, by name in MAAS.
+    pub baked_images: BTreeMap<String, f64>,
     /// `postgres://...` of the empty database that keeps the state of the control planes; none:
     /// SQLite in memory.
     pub database: Option<String>,
@@ -75,6 +79,7 @@ impl SimulationPlan {
             heartbeat_seconds: 0.0,
             panics_in: None,
             loops_in: None,
+            baked_images: BTreeMap::new(),
             database: None,
         }
     }

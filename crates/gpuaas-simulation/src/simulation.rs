@@ -74,6 +74,8 @@ pub struct Simulation {
     /// When control planes look at launches and releases of slices next; none: there are none.
     pub(crate) next_slice_look: Option<Timestamp>,
     pub(crate) systems: BTreeMap<String, DeployedSystem>,
+    /// What each machine was deployed with last, by its identifier in MAAS.
+    pub(crate) images: BTreeMap<String, String>,
     pub(crate) dir: tempfile::TempDir,
 }
 
@@ -169,6 +171,7 @@ impl Simulation {
             next_slice_look: None,
             looked_at_write: 0,
             systems: BTreeMap::new(),
+            images: BTreeMap::new(),
             dir,
         })
     }

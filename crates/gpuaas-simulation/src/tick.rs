@@ -176,6 +176,7 @@ impl Simulation {
             self.shared.drop_slice_host(old.node_id());
         }
         let Ok(data) = parse_user_data(&boot.user_data) else { return };
+        self.images.insert(boot.host.system_id.clone(), boot.metadata.distro_series);
         self.boot(boot.host.system_id, boot.host.deployment, data.inputs);
     }
 
@@ -183,10 +184,12 @@ impl Simulation {
     fn boot(&mut self, system_id: String, deployment: u64, inputs: BootstrapInputs) {
         let enrolled = Arc::default();
         let name = format!("boot/{}/{deployment}", inputs.hostname);
+        let image = self.images.get(&system_id);
+        let left = image.and_then(|image| self.parts.plan.baked_images.get(image));
         let node = node::BootingNode {
             shared: Arc::clone(&self.shared),
             inputs: inputs.clone(),
-            times: self.parts.times,
+            times: self.parts.times.with_site_part(left.copied().unwrap_or(1.0)),
             rng: SimRng::for_name(self.parts.plan.seed, &name),
             lost_callbacks: self.parts.plan.lost_callbacks,
             enrolled: Arc::clone(&enrolled),

@@ -2,10 +2,12 @@
 
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::experiment::{ExperimentArm, ExperimentSpec, ExperimentState};
+use gpuaas_types::image::ImageEvent;
 use gpuaas_types::{NodeId, RunId, RunStatus, SiteId, Timestamp};
 
 use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
+use crate::host_image;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
 
@@ -45,6 +47,17 @@ pub struct ExperimentRun {
     pub run_id: Option<RunId>,
     /// How that stands.
     pub status: Option<RunStatus>,
+}
+
+/// What an experiment says of an image of its site, for the image's history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImageNote {
+    /// The site.
+    pub site_id: SiteId,
+    /// Name in MAAS, without `custom/`.
+    pub name: String,
+    /// The line.
+    pub event: ImageEvent,
 }
 
 macro_rules! select {
@@ -204,7 +217,8 @@ impl Store {
         .await
     }
 
-    /// Ends an experiment that is running. Answers whether it was.
+    /// Ends an experiment that is running, and adds what it says to the histories of its images. Answers
+    /// whether it was running.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
@@ -214,6 +228,7 @@ impl Store {
         name: &str,
         state: ExperimentState,
         entry: NewAuditEntry,
+        notes: Vec<ImageNote>,
     ) -> Result<bool, StoreError> {
         let name = name.to_owned();
         self.write(move |conn| {
@@ -221,10 +236,14 @@ impl Store {
                 let sql = "UPDATE experiment SET state = $2, ended_at = $3 \
                            WHERE name = $1 AND state = 'running'";
                 let changed = conn.execute(sql, args![&name, state.as_str(), now]).await?;
-                if changed == 1 {
-                    audit::append(conn, now, &entry).await?;
+                if changed == 0 {
+                    return Ok(false);
                 }
-                Ok(changed == 1)
+                for note in &notes {
+                    host_image::add_event(conn, note.site_id, &note.name, &note.event).await?;
+                }
+                audit::append(conn, now, &entry).await?;
+                Ok(true)
             })
         })
         .await

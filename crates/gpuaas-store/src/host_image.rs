@@ -212,14 +212,15 @@ async fn write_image(conn: &mut Conn, image: &StoredImage) -> Result<bool, Store
     Ok(written == 1)
 }
 
-async fn add_event(
+/// Adds a line to the history of an image.
+pub(crate) async fn add_event(
     conn: &mut Conn,
-    image: &StoredImage,
+    site_id: SiteId,
+    name: &str,
     event: &ImageEvent,
 ) -> Result<(), StoreError> {
     let sql = "INSERT INTO host_image_event (site_id, name, body, at) VALUES ($1, $2, $3, $4)";
-    let values =
-        vec![image.site_id.0.into(), (&image.name).into(), Val::json(event)?, event.at.into()];
+    let values = vec![site_id.0.into(), name.into(), Val::json(event)?, event.at.into()];
     conn.execute(sql, values).await.map(drop)
 }
 
@@ -374,7 +375,7 @@ impl Store {
                 if !write_image(conn, &image).await? {
                     return Err(changed_meanwhile(&image));
                 }
-                add_event(conn, &image, &event).await?;
+                add_event(conn, image.site_id, &image.name, &event).await?;
                 audit::append(conn, event.at, &entry).await
             })
         })
@@ -405,7 +406,7 @@ impl Store {
                 }
                 let sql = "UPDATE host_image SET deleted_at = $3 WHERE site_id = $1 AND name = $2";
                 conn.execute(sql, args![image.site_id.0, &image.name, event.at]).await?;
-                add_event(conn, &image, &event).await?;
+                add_event(conn, image.site_id, &image.name, &event).await?;
                 audit::append(conn, event.at, &entry).await
             })
         })

@@ -134,7 +134,7 @@ pub use database::{RequestOrigin, current_origin, with_origin};
 pub use drift::{ListedDrift, MissedObservation, SweepFinding, SweepSubject};
 pub use error::{StoreError, TokenRejection};
 pub use event_sink::{EventSinkLease, EventSinkWrite, NewEventSink};
-pub use experiment::{ExperimentRun, StoredExperiment};
+pub use experiment::{ExperimentRun, ImageNote, StoredExperiment};
 pub use fleet::{EndedRuns, FleetCounts, NodeCount, OpenRuns, RUN_DURATION_BOUNDS};
 pub use gate::StoredGate;
 pub use host_image::{ImageUses, StoredImage};

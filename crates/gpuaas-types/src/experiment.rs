@@ -142,7 +142,7 @@ pub struct ExperimentArmView {
 }
 
 /// A node of an experiment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentNode {
     /// Hostname of the node.
     pub node: String,
@@ -154,6 +154,9 @@ pub struct ExperimentNode {
     /// How that run stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<RunStatus>,
+    /// What that run counts as; none before all of the experiment is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<ExperimentSample>,
 }
 
 /// What is said of the failures of both arms.

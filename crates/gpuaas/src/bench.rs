@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
+use gpuaas_lab::arguments::LabArgs;
 use gpuaas_lab::bench::{
     agent, api, attack, clients, failover, gate, handover, idle, onboard, topology,
 };
 use gpuaas_simulation::{
-    chaos, claims_benchmark, outage_benchmark, people, placement_benchmark, recovery,
-    region_benchmark, slices_benchmark, upload_benchmark, verdict_benchmark,
+    chaos, claims_benchmark, image_experiment, outage_benchmark, people, placement_benchmark,
+    recovery, region_benchmark, slices_benchmark, upload_benchmark, verdict_benchmark,
 };
 
 use self::command_line::ApiOperators;
@@ -50,6 +51,17 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Verdict(args) => verdict_benchmark::run(&args, terminal),
         BenchCommand::AttackLoad => attack::run_attacker(terminal).await,
     }
+}
+
+/// `gpuaas lab --scenario image-experiment`, on a virtual clock.
+///
+/// # Errors
+/// What keeps the simulation from being made.
+pub async fn run_image_experiment(args: LabArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let nodes = args
+        .nodes
+        .map_or(image_experiment::NODES, |nodes| u32::try_from(nodes).unwrap_or(u32::MAX));
+    image_experiment::run((nodes, args.seed, args.json), &ApiOperators, terminal).await
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `gpuaas image`: host images, from a tree to an archive that a region may get.
 
+mod boot_test;
 mod build;
 mod lineage;
 mod lint;
@@ -7,7 +8,9 @@ mod of_site;
 mod pack;
 mod pipeline;
 mod planning;
+mod remote_build;
 pub(crate) mod report;
+mod statement;
 mod upload;
 
 use gpuaas_client::failure::Failure;
@@ -39,6 +42,7 @@ pub async fn run(command: ImageCommand, terminal: &mut Terminal) -> Result<(), F
         ImageCommand::Delete(args) => of_site::delete(&args, terminal).await,
         ImageCommand::Diff(args) => lineage::diff(&args, terminal),
         ImageCommand::Sign(args) => lineage::sign(&args, terminal),
+        ImageCommand::BootTest(args) => boot_test::run(&args, terminal),
         ImageCommand::Build(args) => build::run(&args, terminal),
         ImageCommand::Upload(args) => upload::run(&args, terminal).await,
     }

@@ -156,6 +156,13 @@ async fn dispatch(
         #[cfg(feature = "lab")]
         Command::MaasSim(args) => gpuaas_lab::region::run(args, terminal).await,
         #[cfg(feature = "lab")]
+        #[cfg(feature = "bench")]
+        Command::Lab(args)
+            if args.scenario.as_deref() == Some(gpuaas_lab::scenario::IMAGE_EXPERIMENT) =>
+        {
+            bench::run_image_experiment(args, terminal).await
+        }
+        #[cfg(feature = "lab")]
         Command::Lab(args) => gpuaas_lab::lab::run(args, &launcher::ServeLauncher, terminal).await,
         #[cfg(feature = "bench")]
         Command::Bench(command) => bench::run(command, terminal).await,

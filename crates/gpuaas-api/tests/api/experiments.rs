@@ -103,6 +103,50 @@ async fn a_stopped_experiment_says_what_its_ended_runs_do() {
 }
 
 #[tokio::test]
+async fn the_second_run_of_a_pair_begins_by_itself_and_the_end_is_signed() {
+    let rig = rig(4).await;
+    let mut paired = start("try", 4);
+    paired["paired"] = json!(true);
+    let begun = begin(&rig, paired).await;
+    let runs = |view: &Value| -> Vec<Value> {
+        let all = view["assignments"].as_array().unwrap().iter();
+        all.filter_map(|one| one.get("run").cloned()).collect()
+    };
+    assert_eq!((runs(&begun).len(), begun["assignments"].as_array().unwrap().len()), (4, 8));
+    assert_eq!(rig.experiments.advance().await, 0, "the first ones are under way");
+    let end = async |runs: Vec<Value>| {
+        for run in runs {
+            let run = serde_json::from_value(run).unwrap();
+            rig.put_run(run, RunStatus::Succeeded).await;
+            rig.advance(60);
+        }
+    };
+    end(runs(&begun)).await;
+    assert_eq!(rig.experiments.advance().await, 4);
+    assert_eq!(rig.experiments.advance().await, 0);
+    let second = rig.get("/api/v1/experiments/try").await.ok();
+    assert_eq!((runs(&second).len(), &second["state"]), (8, &json!("running")));
+    let left: Vec<Value> =
+        runs(&second).into_iter().filter(|run| !runs(&begun).contains(run)).collect();
+    end(left).await;
+    assert_eq!(rig.experiments.advance().await, 1, "it has ended");
+    assert_eq!(rig.experiments.advance().await, 0);
+    let shown = rig.get("/api/v1/experiments/try").await.ok();
+    assert_eq!((&shown["state"], &shown["looks"]), (&json!("ended"), &json!(1)));
+    // Of the two images one is uploaded, so one has a digest and a record.
+    let image = rig.get(&format!("/api/v1/images/{BAKED}?site=lab")).await.ok();
+    let last = image["history"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["from"], &last["to"]), (&json!("canary"), &json!("canary")));
+    assert!(last["reason"].as_str().unwrap().contains("experiment try"), "{last}");
+    let envelope: gpuaas_bundle::Envelope =
+        serde_json::from_value(last["statement"].clone()).unwrap();
+    let statement: Value = envelope.unverified_payload("application/vnd.in-toto+json").unwrap();
+    assert_eq!(statement["predicateType"], "urn:gpuaas:image-experiment:v1");
+    assert_eq!(statement["subject"][0]["digest"]["sha256"], "9f".repeat(32));
+    assert_eq!(statement["predicate"]["measures"][0]["verdict"], shown["measures"][0]["verdict"]);
+}
+
+#[tokio::test]
 async fn earlier_times_are_compared_only_under_equal_conditions() {
     let rig = rig(0).await;
     let arm = |seconds: f64, maas: &str| {

@@ -10,7 +10,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use gpuaas_api::{
-    ApiSettings, ApiState, NodeAccess, ensure_admin_token, propose_admin_token, routers,
+    ApiSettings, ApiState, ExperimentProgress, NodeAccess, ensure_admin_token, propose_admin_token,
+    routers,
 };
 use gpuaas_artifact::{ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
@@ -185,6 +186,8 @@ pub(crate) struct Rig {
     pub(crate) admin: String,
     /// What nodes reach, where they have a listener of their own.
     pub(crate) nodes: Option<Router>,
+    /// What goes on in experiments by itself.
+    pub(crate) experiments: ExperimentProgress,
     pub(crate) test_database: TestDatabase,
     _folder: TempDir,
 }
@@ -260,6 +263,7 @@ impl Rig {
             settings,
         });
         let (router, nodes) = (routers.operators, routers.nodes);
+        let experiments = routers.experiments;
         Self {
             store,
             router,
@@ -270,6 +274,7 @@ impl Rig {
             wakes,
             admin,
             nodes,
+            experiments,
             test_database,
             _folder: folder,
         }

@@ -89,12 +89,14 @@ fn samples<'a>(
         if run.failed {
             return is_primary.then_some((run.host.as_str(), f64::INFINITY));
         }
-        value(run, name).map(|seconds| (run.host.as_str(), seconds))
+        sample_value(run, name).map(|seconds| (run.host.as_str(), seconds))
     };
     arm.iter().filter_map(seconds).collect()
 }
 
-fn value(run: &ExperimentSample, name: &str) -> Option<f64> {
+/// Seconds of a run by the name of a measure; none: it has none.
+#[must_use]
+pub fn sample_value(run: &ExperimentSample, name: &str) -> Option<f64> {
     if let Some(row) = TIMINGS.iter().find(|row| row.name == name) {
         return row.buckets.iter().map(|bucket| run.buckets.get(bucket.as_str())).sum();
     }

@@ -1,13 +1,14 @@
 //! What a build begins with, behind one trait.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::command::{Isolation, Tool};
 use super::error::BuildError;
 pub use super::layer::MadePackages;
+use crate::command::{Isolation, Tool, ToolError};
 
 /// Seconds that fetching an index may take.
 const INDEX_SECONDS: u64 = 60;
@@ -85,28 +86,7 @@ impl ImageBase for MmdebstrapBase {
     }
 
     fn snapshot(&self, scratch: &Path) -> Result<BaseSnapshot, BuildError> {
-        let url = format!("{}/dists/{}/InRelease", self.mirror.trim_end_matches('/'), self.suite);
-        let target = scratch.join("InRelease");
-        let client = "/usr/lib/apt/apt-helper";
-        if !Path::new(client).exists() {
-            return Err(BuildError::ToolMissing("apt"));
-        }
-        let fetch = Tool::plain("fetch the index of the archive", client, INDEX_SECONDS);
-        let fetched = fetch.arg("download-file").arg(&url).arg(&target).run();
-        fetched.map_err(|error| match error {
-            BuildError::Step { output, .. } => {
-                BuildError::SourceUnreachable { url: url.clone(), output }
-            }
-            BuildError::TimedOut { seconds, .. } => BuildError::SourceUnreachable {
-                url: url.clone(),
-                output: format!("no answer within {seconds} s"),
-            },
-            other => other,
-        })?;
-        let text = fs::read_to_string(&target)?;
-        let epoch_seconds = release_date(&text).ok_or(BuildError::SourceMalformed(url))?;
-        let digest = hex::encode(Sha256::digest(text.as_bytes()));
-        Ok(BaseSnapshot { digest, epoch_seconds })
+        archive_snapshot(&self.mirror, &self.suite, scratch)
     }
 
     fn make(
@@ -142,7 +122,7 @@ impl ImageBase for MmdebstrapBase {
             .arg(&self.mirror)
             .run();
         fs::remove_file(&hook)?;
-        installed.map_err(missing_package)?;
+        installed.map_err(|error| missing_package(error.into()))?;
         let missing = fs::read_to_string(tree.join("optional-missing")).unwrap_or_default();
         if !missing.is_empty() {
             fs::remove_file(tree.join("optional-missing"))?;
@@ -154,6 +134,43 @@ impl ImageBase for MmdebstrapBase {
     }
 }
 
+/// The state of an archive of packages: its signed index.
+pub(super) fn archive_snapshot(
+    mirror: &str,
+    suite: &str,
+    scratch: &Path,
+) -> Result<BaseSnapshot, BuildError> {
+    let url = format!("{}/dists/{suite}/InRelease", mirror.trim_end_matches('/'));
+    let target = scratch.join("InRelease");
+    fetch(&url, &target, INDEX_SECONDS)?;
+    let text = fs::read_to_string(&target)?;
+    let epoch_seconds = release_date(&text).ok_or(BuildError::SourceMalformed(url))?;
+    let digest = hex::encode(Sha256::digest(text.as_bytes()));
+    Ok(BaseSnapshot { digest, epoch_seconds })
+}
+
+/// Fetches a file as apt does.
+pub(super) fn fetch(url: &str, target: &Path, seconds: u64) -> Result<(), BuildError> {
+    let client = "/usr/lib/apt/apt-helper";
+    if !Path::new(client).exists() {
+        return Err(BuildError::ToolMissing("apt"));
+    }
+    // What is there would be asked for with its time, and kept where the server has none that is newer.
+    match fs::remove_file(target) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let fetch = Tool::plain("fetch a file", client, seconds);
+    let fetched = fetch.arg("download-file").arg(url).arg(target).run();
+    let unreachable =
+        |output: String| BuildError::SourceUnreachable { url: url.to_owned(), output };
+    fetched.map(drop).map_err(|error| match error {
+        ToolError::Step { output, .. } => unreachable(output),
+        ToolError::TimedOut { seconds, .. } => unreachable(format!("no answer within {seconds} s")),
+        other => other.into(),
+    })
+}
+
 /// The hook beside the tree, whose path has no blank of its own making.
 fn hook_file(tree: &Path) -> Result<PathBuf, BuildError> {
     let path = std::path::absolute(tree.with_file_name("install-optional.sh"))?;
@@ -162,7 +179,7 @@ fn hook_file(tree: &Path) -> Result<PathBuf, BuildError> {
 }
 
 /// Apt's sentence about a package that is not there, as an error of its own.
-fn missing_package(error: BuildError) -> BuildError {
+pub(super) fn missing_package(error: BuildError) -> BuildError {
     let BuildError::Step { output, .. } = &error else { return error };
     let name = output.lines().find_map(|line| {
         let rest = line.split_once("Unable to locate package ")?.1;
@@ -175,7 +192,7 @@ fn missing_package(error: BuildError) -> BuildError {
 }
 
 /// Installed packages of dpkg's status, `name=version`, by name.
-fn installed_packages(status: &str) -> Vec<String> {
+pub(super) fn installed_packages(status: &str) -> Vec<String> {
     let mut packages: Vec<String> = status
         .split("\n\n")
         .filter_map(|paragraph| {

@@ -3,10 +3,11 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::BuildError;
 use super::record::ImageDetails;
+use crate::tree_path::below;
 
 /// Folders that are empty in an image; they stay, with their owner and mode.
 const EMPTY_FOLDERS: &[&str] = &[
@@ -140,23 +141,10 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The place of an absolute path of the image. No folder on the way may be a link that is absolute:
-/// that would be a folder of this machine.
-fn below(tree: &Path, path: &str) -> Result<PathBuf, BuildError> {
-    let mut place = tree.to_owned();
-    for part in path.split('/').filter(|part| !part.is_empty()) {
-        let is_outside = fs::read_link(&place).is_ok_and(|target| target.is_absolute());
-        if part == ".." || is_outside {
-            let detail = format!("{path} leads out of the tree");
-            return Err(BuildError::Files(io::Error::other(detail)));
-        }
-        place.push(part);
-    }
-    Ok(place)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::super::base::BaseSnapshot;
     use super::super::request::{BuildRequest, EmbeddedFile};
     use super::*;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::command::ToolError;
 use crate::pack::PackError;
 
 /// Why an image was not built.
@@ -21,6 +22,14 @@ pub enum BuildError {
         url: String,
         /// What the client said last.
         output: String,
+    },
+    /// The base is not what its publisher signed.
+    #[error("{url}: {detail}")]
+    BaseUntrusted {
+        /// What was fetched.
+        url: String,
+        /// What is wrong with it.
+        detail: String,
     },
     /// The index of the archive has no date.
     #[error("{0} has no date")]
@@ -58,6 +67,17 @@ pub enum BuildError {
     Faulty(Vec<String>),
 }
 
+impl From<ToolError> for BuildError {
+    fn from(error: ToolError) -> Self {
+        match error {
+            ToolError::Missing(tool) => Self::ToolMissing(tool),
+            ToolError::Step { step, output } => Self::Step { step, output },
+            ToolError::TimedOut { step, seconds } => Self::TimedOut { step, seconds },
+            ToolError::Files(error) => Self::Files(error),
+        }
+    }
+}
+
 impl BuildError {
     /// Stable code.
     #[must_use]
@@ -65,6 +85,7 @@ impl BuildError {
         match self {
             Self::ToolMissing(_) | Self::NotRoot(_) => "image_build_impossible_here",
             Self::SourceUnreachable { .. } | Self::SourceMalformed(_) => "image_source_unreachable",
+            Self::BaseUntrusted { .. } => "image_base_untrusted",
             Self::PackageMissing(_) => "image_package_missing",
             Self::Step { .. } | Self::TimedOut { .. } => "image_build_failed",
             Self::Running(_) => "image_build_running",
@@ -79,12 +100,19 @@ impl BuildError {
     pub fn hint(&self) -> String {
         match self {
             Self::ToolMissing(tool) => {
-                let package = if *tool == "unshare" || *tool == "mount" { "util-linux" } else { tool };
+                let package = match *tool {
+                    "unshare" | "mount" => "util-linux",
+                    "qemu-img" => "qemu-utils",
+                    tool => tool,
+                };
                 format!("apt-get install {package}, or build on a host that has it (--build-host)")
             }
             Self::NotRoot(_) => "build as root: owners and devices of the tree are root's".to_owned(),
             Self::SourceUnreachable { .. } | Self::SourceMalformed(_) => {
                 "name a mirror that this host reaches with --base-url".to_owned()
+            }
+            Self::BaseUntrusted { .. } => {
+                "do not use it: take the image, its list and its signature from the publisher once more, and name the file with the publisher's keys as `keyring` of the recipe".to_owned()
             }
             Self::PackageMissing(name) => format!(
                 "take {name} out of the recipe's required packages, or make it optional there"
@@ -97,5 +125,19 @@ impl BuildError {
             Self::Pack(error) => error.hint().to_owned(),
             Self::Faulty(_) => "`gpuaas image lint FILE` names the fix of each".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_is_a_step_that_can_be_taken_again() {
+        let error: BuildError = ToolError::Step { step: "try", output: "so".to_owned() }.into();
+        assert_eq!((error.code(), error.to_string().as_str()), ("image_build_failed", "try: so"));
+        assert!(error.hint().contains("layers that are done are kept"));
+        let error: BuildError = ToolError::TimedOut { step: "wait", seconds: 1 }.into();
+        assert_eq!(error.to_string(), "wait did not end within 1 s");
     }
 }

@@ -11,9 +11,9 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::command::Tool;
 use super::error::BuildError;
 use super::request::BuildOutcome;
+use crate::command::Tool;
 
 /// Seconds that a copy of a tree may take.
 const COPY_SECONDS: u64 = 1800;

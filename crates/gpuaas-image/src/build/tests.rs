@@ -44,7 +44,7 @@ impl ImageBase for SampleBase {
 }
 
 /// As curtin does it.
-fn unpack(archive: &[u8], tree: &Path) -> io::Result<()> {
+pub(super) fn unpack(archive: &[u8], tree: &Path) -> io::Result<()> {
     let file = tree.with_extension("tgz");
     fs::write(&file, archive)?;
     let mut tar = Command::new("tar");
@@ -54,7 +54,7 @@ fn unpack(archive: &[u8], tree: &Path) -> io::Result<()> {
 }
 
 /// Says why nothing is tried where the tree cannot be made: owners and devices are root's.
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         println!("skipped: owners and devices of a tree are root's");

@@ -17,6 +17,10 @@ pub trait CommandLine {
     /// # Errors
     /// What it printed on stderr where it failed or is not a command.
     async fn run(&self, command: &str) -> Result<String, String>;
+
+    /// Has the control plane look once at what goes on in experiments by itself. Answers how many runs
+    /// began and experiments ended.
+    async fn advance_experiments(&self) -> usize;
 }
 
 /// Gives a simulation's control plane its admin API and its operators a command line.

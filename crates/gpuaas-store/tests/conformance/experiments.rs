@@ -1,8 +1,8 @@
 //! Experiments: written down once, and the run of each of their nodes.
 
-use gpuaas_store::{ExperimentRun, NewAuditEntry, StoredExperiment};
+use gpuaas_store::{ExperimentRun, ImageNote, NewAuditEntry, StoredExperiment, StoredImage};
 use gpuaas_types::experiment::{ExperimentArm, ExperimentSpec, ExperimentState, PrimaryMeasure};
-use gpuaas_types::image::ImagePin;
+use gpuaas_types::image::{ImageEvent, ImagePin, ImageState};
 use gpuaas_types::{NodeId, RunStatus, SiteId};
 use serde_json::json;
 
@@ -81,8 +81,40 @@ fn an_experiment_ends_once() {
         let new = experiment(fixture.site_id, "x");
         store.add_experiment(&new, &[], entry()).await.unwrap();
         let stopped = ExperimentState::Stopped;
-        assert!(store.end_experiment(at(1.0), "x", stopped, entry()).await.unwrap());
-        assert!(!store.end_experiment(at(2.0), "x", stopped, entry()).await.unwrap());
+        let image = StoredImage {
+            site_id: fixture.site_id,
+            site: "north".to_owned(),
+            name: "b".to_owned(),
+            sha256: "9f".repeat(32),
+            size_bytes: 0,
+            resource_id: None,
+            parents: Vec::new(),
+            state: ImageState::Canary,
+            canary_nodes: Some(1),
+            expires_at: None,
+            changed_by: "ann".to_owned(),
+            changed_at: NOON,
+            reason: String::new(),
+            revision: 0,
+        };
+        let event = ImageEvent {
+            at: at(1.0),
+            actor: "experiment".to_owned(),
+            from: Some(ImageState::Canary),
+            to: ImageState::Canary,
+            reason: "faster".to_owned(),
+            statement: json!({ "payload": "" }),
+        };
+        let first = ImageEvent { reason: "tried".to_owned(), ..event.clone() };
+        store.put_image(&image, &first, entry()).await.unwrap();
+        let note = ImageNote { site_id: fixture.site_id, name: "b".to_owned(), event };
+        let end = |seconds: f64| {
+            store.end_experiment(at(seconds), "x", stopped, entry(), vec![note.clone()])
+        };
+        assert!(end(1.0).await.unwrap());
+        assert!(!end(2.0).await.unwrap());
+        let events = store.image_events(fixture.site_id, "b").await.unwrap();
+        assert_eq!(events, [first, note.event], "what it says is kept once");
         assert_eq!(store.experiment("x").await.unwrap().state, stopped);
     });
 }

@@ -171,8 +171,20 @@ HostsUnguarded "hosts_unguarded" "bash cannot be started" {
 HttpUnavailable "http_unavailable" "No HTTP client can be made" {
     doc: "The TLS library or the system's resolver refuses its configuration",
 }
+ImageBaseUntrusted "image_base_untrusted" "The base is not what its publisher signed" {
+    doc: "A cloud image has another digest than its list of checksums says, or no key of the recipe's keyring has signed the list",
+}
+ImageBootTestFailed "image_boot_test_failed" "The image was not booted" {
+    doc: "A program that unpacks the archive or makes the machine's disk ended with an error or did not end in time",
+}
+ImageBootTestImpossibleHere "image_boot_test_impossible_here" "This host cannot boot images" {
+    doc: "A program that a boot test runs is not installed, or who tests is not root",
+}
 ImageBuildFailed "image_build_failed" "A step of the build failed" {
     doc: "A program that makes an image ended with an error or did not end in time",
+}
+ImageBuildHostUnfit "image_build_host_unfit" "The build host cannot build this" {
+    doc: "The host that is to build is not reached over ssh, has another version of gpuaas, or gave back another archive than it built",
 }
 ImageBuildImpossibleHere "image_build_impossible_here" "This host cannot build images" {
     doc: "A program that builds need is not installed, or who builds is not root",
@@ -181,13 +193,19 @@ ImageBuildRunning "image_build_running" "Another build runs" {
     doc: "Another process builds with the same folder of layers",
 }
 ImageBuildUnsupported "image_build_unsupported" "This version does not build such an image" {
-    doc: "The recipe begins with a cloud image, takes packages from further archives, or is to be built on another host or as a whole disk; its plan is shown by `gpuaas image pipeline --dry-run`",
+    doc: "The recipe takes packages from further archives, or is to be built as a whole disk; its plan is shown by `gpuaas image pipeline --dry-run`",
+}
+ImageChanged "image_changed" "The archive changed while it was tried" {
+    doc: "A statement is about the bytes that were tried, and the file has others by now",
 }
 ImageEntryUnfit "image_entry_unfit" "The tree has a name that no archive holds" {
     doc: "A name or an attribute of the tree cannot be said in a tar archive",
 }
 ImageFaulty "image_faulty" "The image has faults" {
     doc: "`gpuaas image lint FILE` found what MAAS, curtin or the first boot would fail on; each finding names its fix",
+}
+ImageNotBootable "image_not_bootable" "The image does not boot well" {
+    doc: "`gpuaas image boot-test FILE` saw a machine or a container that does not come up, or lacks what a host needs; each problem says what was seen",
 }
 ImageOverrideInvalid "image_override_invalid" "An override cannot be used" {
     doc: "A value does not fit its override, or a name that begins with `GPUAAS_MAAS_HOST_IMAGE_` is none of the table in docs/reference/image-overrides.md",

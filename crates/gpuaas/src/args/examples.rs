@@ -168,6 +168,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("image pack", "gpuaas image pack rootfs --to gpuaas-h200-host-ubuntu2404.tar.gz"),
     ("image lint", "gpuaas image lint gpuaas-h200-host-ubuntu2404.tar.gz --boot-disk 80G"),
+    ("image boot-test", "gpuaas image boot-test gpuaas-h200-host-ubuntu2404.tar.gz --json"),
     ("image pipeline", "gpuaas image pipeline --dry-run --upload=0"),
     ("image show", "gpuaas image show gpuaas-h200-host-ubuntu2404.tar.gz"),
     ("image diff", "gpuaas image diff old.tar.gz new.tar.gz"),

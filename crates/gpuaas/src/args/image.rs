@@ -22,6 +22,8 @@ pub enum ImageCommand {
     Pack(ImagePackArgs),
     /// Say what MAAS, curtin or the first boot would fail on, of a finished archive.
     Lint(ImageLintArgs),
+    /// Boot a finished archive: as a container, and as a machine with UEFI firmware, shim and grub.
+    BootTest(ImageBootTestArgs),
     /// Build an archive from a recipe; what did not change is not made again.
     Build(Box<ImageBuildArgs>),
     /// Build a recipe and give it to MAAS, do one of both, or show the plan (with --dry-run).
@@ -107,6 +109,10 @@ pub struct ImageShowArgs {
     /// Site that has the image.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
+    /// Public key, as `bundle key` prints it, whose statements beside the archive count; may be given
+    /// more than once.
+    #[arg(long, value_name = "KEY", conflicts_with = "site")]
+    pub trust: Vec<String>,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,
@@ -167,6 +173,10 @@ pub struct ImageUploadArgs {
     /// Image of MAAS that it counts as.
     #[arg(long = "maas-base-image", value_name = "OS/SERIES", default_value = "ubuntu/noble")]
     pub base_image: String,
+    /// Private key that signs a statement of the result, which is written beside the archive (see
+    /// `bundle key`).
+    #[arg(long, value_name = "FILE")]
+    pub sign_key: Option<PathBuf>,
     /// Where the region is, and who uploads.
     #[command(flatten)]
     pub region: RegionArgs,
@@ -189,6 +199,9 @@ pub struct ImagePipelineArgs {
         hide_env_values = true
     )]
     pub build_host: Option<String>,
+    /// Program that reaches it, and takes arguments as ssh(1) does.
+    #[arg(long, value_name = "PROGRAM", default_value = "ssh")]
+    pub ssh_program: PathBuf,
     /// Folder of layers that are kept between builds.
     #[arg(long, value_name = "DIR", default_value = IMAGE_CACHE)]
     pub cache: PathBuf,
@@ -254,6 +267,32 @@ pub struct ImageLintArgs {
     /// Kernel argument that a host has to boot with, beside those of the image's build record.
     #[arg(long = "kernel-argument", value_name = "ARGUMENT")]
     pub kernel_arguments: Vec<String>,
+    /// Private key that signs a statement of the result, which is written beside the archive (see
+    /// `bundle key`).
+    #[arg(long, value_name = "FILE")]
+    pub sign_key: Option<PathBuf>,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gpuaas image boot-test`.
+#[derive(Debug, Clone, Args)]
+pub struct ImageBootTestArgs {
+    /// The archive, as MAAS would get it.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Folder for what is unpacked and for the machine's disk, which are deleted [default: the folder for
+    /// temporary files].
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Kernel argument that the machine has to boot with, beside those of the image's build record.
+    #[arg(long = "kernel-argument", value_name = "ARGUMENT")]
+    pub kernel_arguments: Vec<String>,
+    /// Private key that signs a statement of the result, which is written beside the archive (see
+    /// `bundle key`).
+    #[arg(long, value_name = "FILE")]
+    pub sign_key: Option<PathBuf>,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

@@ -7,19 +7,20 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_image::build::{
-    BuildError, BuildOutcome, BuildRequest, EmbeddedFile, MmdebstrapBase, build,
+    BuildError, BuildOutcome, BuildRequest, CloudImageBase, EmbeddedFile, ImageBase,
+    MmdebstrapBase, build,
 };
 use gpuaas_image::plan::{recipe_files, recipe_repositories};
 use gpuaas_image::recipe::RecipeBase;
 use gpuaas_types::codes::CommandCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::planning::{PlannedImage, bundle_files, plan_image};
 use super::report::json;
 use crate::args::ImageBuildArgs;
 
 /// What `gpuaas image build --json` prints.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ImageBuildReport {
     /// What was built.
     #[serde(flatten)]
@@ -70,33 +71,22 @@ pub(super) fn make(
     let begun = RealClock.now();
     let base = base_of(planned)?;
     let request = request(planned, target, cache)?;
-    let outcome = build(&request, &base).map_err(|error| build_failure(&error))?;
+    let outcome = build(&request, base.as_ref()).map_err(|error| build_failure(&error))?;
     let wall_seconds = RealClock.now().seconds_since(begun);
     Ok(ImageBuildReport { outcome, wall_seconds, peak_rss_bytes: peak_rss_bytes() })
 }
 
-fn base_of(planned: &PlannedImage) -> Result<MmdebstrapBase, Failure> {
+fn base_of(planned: &PlannedImage) -> Result<Box<dyn ImageBase>, Failure> {
     let unsupported = |detail: String, hint: &str| {
         Failure::local(CommandCode::ImageBuildUnsupported, detail).hint(hint)
     };
     let repositories = recipe_repositories(&planned.recipe, &planned.overrides);
-    let RecipeBase::Mmdebstrap { suite, .. } = &planned.recipe.base else {
-        let detail = format!("{} begins with a cloud image", planned.recipe.name);
-        return Err(unsupported(
-            detail,
-            "build a recipe whose base is mmdebstrap, such as host-debian12; `gpuaas image pipeline --dry-run` shows the plan of this one",
-        ));
-    };
     if !repositories.is_empty() {
         let detail =
             format!("{} takes packages from {}", planned.recipe.name, repositories.join(", "));
-        return Err(unsupported(detail, "take repositories out of the recipe, or switch them off"));
-    }
-    if planned.plan.build_host != "this host" {
-        let detail = format!("{} is another host", planned.plan.build_host);
         return Err(unsupported(
             detail,
-            "run the same build there; unset PLATFORM_CONTROL_SSH_HOST",
+            "take repositories out of the recipe, or switch them off, such as with --enable-nvidia-repos=0",
         ));
     }
     if planned.overrides.value("MAAS_FILETYPE") != "tgz" {
@@ -106,8 +96,21 @@ fn base_of(planned: &PlannedImage) -> Result<MmdebstrapBase, Failure> {
             "leave --maas-filetype out: MAAS makes disks of a tgz by itself",
         ));
     }
-    let mirror = planned.overrides.value("BASE_URL").to_owned();
-    Ok(MmdebstrapBase { suite: suite.clone(), mirror })
+    let url = planned.overrides.value("BASE_URL").to_owned();
+    Ok(match &planned.recipe.base {
+        RecipeBase::Mmdebstrap { suite, .. } => {
+            Box::new(MmdebstrapBase { suite: suite.clone(), mirror: url })
+        }
+        RecipeBase::CloudImage { checksums, signature, keyring, packages, .. } => {
+            Box::new(CloudImageBase {
+                url,
+                checksums: checksums.clone(),
+                signature: signature.clone(),
+                keyring: keyring.into(),
+                packages: packages.clone(),
+            })
+        }
+    })
 }
 
 fn request(
@@ -171,7 +174,7 @@ mod tests {
     #[test]
     fn what_is_not_built_here_is_refused_with_what_to_do() {
         for (line, wanted) in [
-            ("gpuaas image build h200-host-ubuntu2404", "cloud image"),
+            ("gpuaas image build h200-host-ubuntu2404", "takes packages from"),
             ("gpuaas image build host-debian12 --maas-filetype ddgz", "type ddgz"),
         ] {
             let Cli { command: Command::Image(ImageCommand::Build(args)), .. } =

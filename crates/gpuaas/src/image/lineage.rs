@@ -1,22 +1,23 @@
 //! `gpuaas image show`, `image diff` and `image sign`: what an archive holds, and a signed word for it.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 
-use gpuaas_bundle::{Envelope, SigningKey};
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_image::inventory::{ImageDiff, ImageInventory};
-use gpuaas_image::lineage::{STATEMENT_PAYLOAD_TYPE, provenance, spdx_document};
+use gpuaas_image::lineage::{provenance, spdx_document};
 use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::report::json as printed;
+use super::statement::{
+    ShownStatement, base_name, beside, signing_key, statements, trusted_keys, write_beside,
+    write_signed,
+};
 use crate::args::{ImageDiffArgs, ImageShowArgs, ImageSignArgs};
-use crate::input_file::read_file;
 
 /// What `gpuaas image show --json` prints.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,13 +32,16 @@ struct ImageShowReport {
     lineage: Value,
     input_digest: Value,
     packages: Vec<String>,
+    /// What was said of these bytes, and by whom.
+    statements: Vec<ShownStatement>,
 }
 
-/// Prints what an archive holds.
+/// Prints what an archive holds, and the statements beside it.
 ///
 /// # Errors
-/// `image_unreadable`.
+/// `image_unreadable`; a key to trust that is none.
 pub(super) fn show(args: &ImageShowArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let trusted = trusted_keys(&args.trust)?;
     let inventory = read(&args.file)?;
     let record = &inventory.record;
     let report = ImageShowReport {
@@ -51,6 +55,7 @@ pub(super) fn show(args: &ImageShowArgs, terminal: &mut Terminal) -> Result<(), 
         lineage: record["lineage"].clone(),
         input_digest: record["version"].clone(),
         packages: inventory.packages.iter().map(|p| format!("{}={}", p.name, p.version)).collect(),
+        statements: statements(&args.file, &inventory.sha256, &trusted),
     };
     if args.json {
         return terminal.data(&printed(&report)?);
@@ -72,7 +77,25 @@ pub(super) fn show(args: &ImageShowArgs, terminal: &mut Terminal) -> Result<(), 
         ("bundles", list(&report.bundles)),
         ("lineage", list(&report.lineage)),
         ("inputs", report.input_digest.as_str().unwrap_or("no record of a build").to_owned()),
-    ]))
+    ]))?;
+    for one in &report.statements {
+        terminal.data(&statement_line(one))?;
+    }
+    Ok(())
+}
+
+fn statement_line(one: &ShownStatement) -> String {
+    let passed = match one.passed {
+        Some(true) => ", passed",
+        Some(false) => ", failed",
+        None => "",
+    };
+    let signed = match (&one.fault, &one.signed_by) {
+        (Some(fault), _) => format!("counts for nothing: {fault}"),
+        (None, Some(signer)) => format!("signed by {signer}"),
+        (None, None) => "not signed".to_owned(),
+    };
+    format!("statement   {}{passed}, {signed}", one.predicate_type)
 }
 
 /// Prints what differs between two archives.
@@ -116,23 +139,16 @@ pub(super) fn diff(args: &ImageDiffArgs, terminal: &mut Terminal) -> Result<(), 
 /// # Errors
 /// `image_unreadable`, `image_unwritable`, a key that is none.
 pub(super) fn sign(args: &ImageSignArgs, terminal: &mut Terminal) -> Result<(), Failure> {
-    let key = SigningKey::from_pem(&read_file(&args.key)?).map_err(|error| {
-        let detail = format!("{}: {error}", args.key.display());
-        Failure::usage(CommandCode::FileUnreadable, detail)
-            .hint("name a private key that `gpuaas bundle key FILE` has made")
-    })?;
+    let key = signing_key(&args.key)?;
     let inventory = read(&args.file)?;
     let name =
         inventory.record["image"].as_str().map_or_else(|| base_name(&args.file), str::to_owned);
     let sbom = spdx_document(&name, &inventory);
     let statement = provenance(&name, &inventory, &sbom);
-    let envelope: Envelope = key
-        .sign_payload(STATEMENT_PAYLOAD_TYPE, &statement)
-        .map_err(|error| Failure::local(CommandCode::AnswerUnprintable, error.to_string()))?;
     let sbom_file = beside(&args.file, "spdx.json");
     let statement_file = beside(&args.file, "intoto.json");
-    write(&sbom_file, &sbom.to_string())?;
-    write(&statement_file, &printed(&envelope)?)?;
+    write_beside(&sbom_file, &sbom.to_string())?;
+    write_signed(&statement_file, &key, &statement)?;
     let report = json!({
         "digest": inventory.sha256,
         "key_id": key.public().id(),
@@ -160,38 +176,13 @@ fn read(path: &Path) -> Result<ImageInventory, Failure> {
     })
 }
 
-fn base_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// The archive's path with another end behind it.
-fn beside(path: &Path, end: &str) -> PathBuf {
-    path.with_file_name(format!("{}.{end}", base_name(path)))
-}
-
-/// Writes a file that is complete or as it was.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let written = tempfile::NamedTempFile::new_in(folder).and_then(|file| {
-        let mut writer = BufWriter::new(file.as_file());
-        writer.write_all(text.as_bytes())?;
-        writer.flush()?;
-        drop(writer);
-        file.persist(path).map_err(|error| error.error)?;
-        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o644))
-    });
-    written.map_err(|error| {
-        Failure::local(CommandCode::ImageUnwritable, format!("{}: {error}", path.display()))
-            .hint("make the archive's folder writable, and make room in it")
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use base64::Engine as _;
+    use gpuaas_bundle::{Envelope, SigningKey};
+    use gpuaas_image::lineage::STATEMENT_PAYLOAD_TYPE;
     use gpuaas_image::lint_benchmark::{FAULTS, FaultPlant};
 
     use super::*;
@@ -207,6 +198,7 @@ mod tests {
             ImageCommand::Show(args) => show(&args, &mut terminal),
             ImageCommand::Diff(args) => diff(&args, &mut terminal),
             ImageCommand::Sign(args) => sign(&args, &mut terminal),
+            ImageCommand::Lint(args) => super::super::lint::run(&args, &mut terminal),
             _ => panic!("{line}"),
         }
         .map(|()| captured.stdout())
@@ -261,6 +253,58 @@ mod tests {
         assert!(sbom.contains("SPDX-2.3"));
         fs::write(&file, "no key").unwrap();
         let failure = run(&line).unwrap_err();
+        assert!(failure.problem.hint.contains("bundle key"), "{failure}");
+    }
+
+    #[test]
+    fn statements_beside_an_archive_are_shown_and_count_where_the_key_is_trusted() {
+        let (folder, first, second) = archives();
+        let key = SigningKey::generate().unwrap();
+        let file = folder.path().join("key.pem");
+        fs::write(&file, key.to_pem()).unwrap();
+        run(&format!("gpuaas image sign {first} --key {}", file.display())).unwrap();
+        let lint = run(&format!("gpuaas image lint {first} --sign-key {}", file.display()));
+        assert_eq!(lint.unwrap_err().code(), "image_faulty", "and the statement says so");
+        let shown = |of: &str, trust: &str| -> Vec<Value> {
+            let text = run(&format!("gpuaas image show {of} --json{trust}")).unwrap();
+            let shown: Value = serde_json::from_str(&text).unwrap();
+            shown["statements"].as_array().unwrap().clone()
+        };
+        let trust = format!(" --trust {}", key.public());
+        let both = shown(&first, &trust);
+        let kinds: Vec<&Value> = both.iter().map(|one| &one["predicate_type"]).collect();
+        assert_eq!(kinds, ["https://slsa.dev/provenance/v1", "urn:gpuaas:image-lint:v1"]);
+        for one in &both {
+            assert_eq!(
+                (&one["fault"], &one["signed_by"]),
+                (&Value::Null, &key.public().id().into())
+            );
+        }
+        assert_eq!((&both[0]["passed"], &both[1]["passed"]), (&Value::Null, &false.into()));
+        let text = run(&format!("gpuaas image show {first}{trust}")).unwrap();
+        assert!(text.contains("urn:gpuaas:image-lint:v1, failed, signed by"), "{text}");
+        // Of nobody's key, of somebody else's, changed, or about other bytes they count for nothing.
+        let faults = |statements: Vec<Value>| -> Vec<String> {
+            statements.iter().map(|one| one["fault"].as_str().unwrap_or("-").to_owned()).collect()
+        };
+        assert_eq!(faults(shown(&first, "")), ["signature_key_unknown"; 2]);
+        let other = SigningKey::generate().unwrap().public();
+        assert_eq!(
+            faults(shown(&first, &format!(" --trust {other}"))),
+            ["signature_key_unknown"; 2]
+        );
+        let statement = format!("{first}.lint.intoto.json");
+        fs::copy(&statement, format!("{second}.lint.intoto.json")).unwrap();
+        assert_eq!(faults(shown(&second, &trust)), ["statement_of_other_bytes"]);
+        let mut envelope = Envelope::parse(&fs::read(&statement).unwrap()).unwrap();
+        let payload = base64::engine::general_purpose::STANDARD.decode(&envelope.payload).unwrap();
+        let payload = String::from_utf8(payload).unwrap().replace("false", "true");
+        envelope.payload = base64::engine::general_purpose::STANDARD.encode(payload);
+        fs::write(&statement, serde_json::to_string(&envelope).unwrap()).unwrap();
+        assert_eq!(faults(shown(&first, &trust)), ["-", "signature_forged"]);
+        fs::write(&statement, "nothing").unwrap();
+        assert_eq!(faults(shown(&first, &trust)), ["-", "signature_malformed"]);
+        let failure = run(&format!("gpuaas image show {first} --trust x")).unwrap_err();
         assert!(failure.problem.hint.contains("bundle key"), "{failure}");
     }
 }

@@ -1,16 +1,24 @@
 //! `gpuaas image lint`: a finished archive against what is done with it.
 
+use std::path::Path;
+
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
+use gpuaas_image::lineage::LINT_PREDICATE;
 use gpuaas_image::lint::{
-    ImageFileType, ImageFinding, ImageVerdict, LintOptions, LintSeverity, lint,
+    ImageFileType, ImageFinding, ImageVerdict, LintOptions, LintSeverity, lint, rules,
 };
 use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
+use serde_json::json;
 
-use super::report::json;
+use super::report::json as printed;
+use super::statement::{archive_digest, write_statement};
 use crate::args::{FileTypeArgument, ImageLintArgs};
+
+/// Findings that a statement names.
+const MOST_STATED: usize = 40;
 
 /// What `gpuaas image lint --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,6 +61,10 @@ impl From<&ImageFinding> for ImageLintFinding {
 /// # Errors
 /// `image_unreadable`; `image_faulty` where there is an error.
 pub(super) fn run(args: &ImageLintArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let tried = match &args.sign_key {
+        Some(_) => archive_digest(&args.file)?,
+        None => String::new(),
+    };
     let verdict = lint(&args.file, &options(args)).map_err(|error| {
         let detail = format!("{}: {error}", args.file.display());
         Failure::local(CommandCode::ImageUnreadable, detail)
@@ -60,9 +72,12 @@ pub(super) fn run(args: &ImageLintArgs, terminal: &mut Terminal) -> Result<(), F
     })?;
     let findings: Vec<ImageLintFinding> = verdict.findings.iter().map(Into::into).collect();
     if args.json {
-        terminal.data(&json(&ImageLintReport { passed: verdict.passed(), findings })?)?;
+        terminal.data(&printed(&ImageLintReport { passed: verdict.passed(), findings })?)?;
     } else {
         print(&verdict, terminal)?;
+    }
+    if let Some(key) = &args.sign_key {
+        sign(args, key, (&tried, &verdict), terminal)?;
     }
     if verdict.passed() {
         return Ok(());
@@ -72,6 +87,28 @@ pub(super) fn run(args: &ImageLintArgs, terminal: &mut Terminal) -> Result<(), F
     let detail = format!("{}: {errors} errors", args.file.display());
     Err(Failure::local(CommandCode::ImageFaulty, detail)
         .hint("each finding names its fix; `gpuaas explain CODE` says what a code means"))
+}
+
+/// Writes what was found as a signed statement beside the archive.
+fn sign(
+    args: &ImageLintArgs,
+    key: &Path,
+    (tried, verdict): (&str, &ImageVerdict),
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let findings = verdict.findings.iter().take(MOST_STATED);
+    let findings = findings.map(|finding| json!({"code": finding.rule.code, "path": finding.path}));
+    let predicate = json!({
+        "passed": verdict.passed(),
+        "rules": rules().count(),
+        "findings": verdict.findings.len(),
+        "first_findings": findings.collect::<Vec<_>>(),
+        "file_type": format!("{:?}", args.file_type).to_ascii_lowercase(),
+        "storage_layout": args.storage_layout,
+    });
+    let written = write_statement(&args.file, ("lint", LINT_PREDICATE), key, (tried, &predicate))?;
+    terminal.message(&format!("{} says so", written.display()));
+    Ok(())
 }
 
 fn options(args: &ImageLintArgs) -> LintOptions {

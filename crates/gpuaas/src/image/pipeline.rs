@@ -5,6 +5,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_image::plan::PipelineWay;
 
 use super::planning::{PlannedImage, plan_image};
+use super::remote_build::BuildHost;
 use super::report::json;
 use super::{build, upload};
 use crate::args::ImagePipelineArgs;
@@ -20,7 +21,13 @@ pub(super) async fn run(args: &ImagePipelineArgs, terminal: &mut Terminal) -> Re
         return terminal.data(&if args.json { json(plan)? } else { plan.text() });
     }
     if plan.way != PipelineWay::UploadOnly {
-        let report = build::make(&planned, plan.artifact.clone().into(), args.cache.clone())?;
+        let report = match args.build_host.as_deref().filter(|host| !host.is_empty()) {
+            Some(name) => {
+                let host = BuildHost { name, ssh: &args.ssh_program };
+                host.build(&planned, &args.cache).await?
+            }
+            None => build::make(&planned, plan.artifact.clone().into(), args.cache.clone())?,
+        };
         if plan.way == PipelineWay::BuildOnly {
             return terminal.data(&json(&report)?);
         }
@@ -94,6 +101,10 @@ mod tests {
     fn what_cannot_be_used_is_refused_with_a_hint() {
         for (line, code) in [
             ("gpuaas image pipeline", "image_build_unsupported"),
+            (
+                "gpuaas image pipeline --build-host b7 --ssh-program /nowhere/ssh",
+                "image_build_host_unfit",
+            ),
             ("gpuaas image pipeline --dry-run --size big", "image_override_invalid"),
             ("gpuaas image pipeline --dry-run=yes", "image_override_invalid"),
             ("gpuaas image pipeline --dry-run --upload=0 --skip-build", "image_recipe_invalid"),

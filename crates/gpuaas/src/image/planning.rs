@@ -21,6 +21,8 @@ use crate::input_file::read_file;
 /// A recipe with everything that it was decided with.
 pub(super) struct PlannedImage {
     pub(super) recipe: ImageRecipe,
+    /// Text of the recipe; none: it comes with every gpuaas of this version.
+    pub(super) recipe_text: Option<String>,
     pub(super) overrides: ResolvedOverrides,
     pub(super) plan: ImagePlan,
 }
@@ -36,7 +38,7 @@ pub(super) fn plan_image(
 ) -> Result<PlannedImage, Failure> {
     let names = override_names();
     check_names(names.iter().map(String::as_str)).map_err(|error| override_failure(&error))?;
-    let recipe = read_recipe(recipe)?;
+    let (recipe, recipe_text) = read_recipe(recipe)?;
     let overrides = ResolvedOverrides::resolve(
         |row| overrides.flags.get(row.name).cloned(),
         |row| overrides.environment.get(row.name).cloned(),
@@ -51,17 +53,18 @@ pub(super) fn plan_image(
     };
     let plan =
         ImagePlan::new(&recipe, &overrides, &context).map_err(|error| plan_failure(&error))?;
-    Ok(PlannedImage { recipe, overrides, plan })
+    Ok(PlannedImage { recipe, recipe_text, overrides, plan })
 }
 
-/// The recipe that comes with GPUaaS by that name, else the file.
-fn read_recipe(name: &str) -> Result<ImageRecipe, Failure> {
+/// The recipe that comes with GPUaaS by that name, else the file with its text.
+fn read_recipe(name: &str) -> Result<(ImageRecipe, Option<String>), Failure> {
     let is_built_in = RECIPES.iter().any(|(known, _)| *known == name);
-    let recipe = match is_built_in {
-        true => ImageRecipe::built_in(name),
-        false => ImageRecipe::parse(&read_file(Path::new(name))?),
+    let text = if is_built_in { None } else { Some(read_file(Path::new(name))?) };
+    let recipe = match &text {
+        None => ImageRecipe::built_in(name),
+        Some(text) => ImageRecipe::parse(text),
     };
-    recipe.map_err(|error| recipe_failure(name, &error))
+    Ok((recipe.map_err(|error| recipe_failure(name, &error))?, text))
 }
 
 fn recipe_failure(name: &str, error: &RecipeError) -> Failure {

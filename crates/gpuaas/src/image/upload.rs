@@ -14,6 +14,7 @@ use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_image::lineage::UPLOAD_PREDICATE;
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::image::{ImageRecordRequest, ImageState};
 use maas_client::{ApiKey, Client, Config};
@@ -22,9 +23,10 @@ use maas_upload::{
     digest_of, pinned, upload,
 };
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::report::json;
+use super::report::json as printed_json;
+use super::statement::write_statement;
 use crate::args::{ImageUploadArgs, RegionArgs};
 use crate::input_file::{read_file, read_secret};
 
@@ -93,6 +95,21 @@ pub(super) async fn run(args: &ImageUploadArgs, terminal: &mut Terminal) -> Resu
         region: &args.region,
     };
     let report = send(&wanted, terminal).await?;
+    if let Some(key) = &args.sign_key {
+        let predicate = json!({
+            "passed": true,
+            "site": report.site,
+            "name": report.name,
+            "maas_id": report.resource_id,
+            "size_bytes": report.size_bytes,
+            "read_back_sha256": report.sha256,
+            "actor": args.region.who.actor,
+        });
+        let kind = (format!("{}.upload", args.site), UPLOAD_PREDICATE);
+        let written =
+            write_statement(&args.file, (&kind.0, kind.1), key, (&report.sha256, &predicate))?;
+        terminal.message(&format!("{} says so", written.display()));
+    }
     print(&report, args.json, terminal)
 }
 
@@ -106,7 +123,7 @@ pub(super) fn print(
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     if as_json {
-        return terminal.data(&json(report)?);
+        return terminal.data(&printed_json(report)?);
     }
     terminal.data(&output::fields(&[
         ("site", report.site.clone()),

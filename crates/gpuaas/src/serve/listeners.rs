@@ -37,8 +37,8 @@ pub(super) struct Loops {
     pub(super) version: String,
 }
 
-/// Answers operators, and nodes where they have a listener of their own; delivers events; applies the
-/// retention.
+/// Answers operators, and nodes where they have a listener of their own; delivers events; has
+/// experiments go on; applies the retention.
 pub(super) fn spawn(
     sockets: Sockets,
     Loops { retention, version }: Loops,
@@ -52,6 +52,7 @@ pub(super) fn spawn(
     let database = store.clone();
     supervisor.spawn("database writer", async move { database.closed().await });
     let routers = gpuaas_api::routers(state);
+    let experiments = routers.experiments.clone().run(stop.clone());
     let server = HttpServer::new(socket, operators.security, limits.operators, stop.clone());
     let mut loops =
         vec![supervisor.spawn_fallible("operator listener", server.run(routers.operators))];
@@ -64,6 +65,7 @@ pub(super) fn spawn(
     if let Some(watch) = watch {
         loops.push(supervisor.spawn("certificate authority", watch.run(stop.clone())));
     }
+    loops.push(supervisor.spawn("experiments", experiments));
     loops.push(supervisor.spawn("event delivery", delivery.run(stop.clone())));
     if store.engine() == "postgresql" {
         loops.extend(spawn_for_replicas(&store, version, &clock, &supervisor, stop));

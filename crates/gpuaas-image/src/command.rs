@@ -1,19 +1,44 @@
-//! Programs that a build runs: in namespaces of their own, with a limit, and their last words kept.
+//! Programs that make and try images: in namespaces of their own, with a limit, and their last words kept.
 
 use std::ffi::OsStr;
 use std::io;
 use std::process::{Command, Output, Stdio};
-
-use super::error::BuildError;
 
 /// Bytes of a program's output that an error keeps.
 const TAIL_BYTES: usize = 2000;
 /// What `timeout` ends with where the limit was reached, and after the program had to be killed.
 const TIMED_OUT: [i32; 2] = [124, 137];
 
+/// Why a program did not end well.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ToolError {
+    /// The program that limits others is not here.
+    #[error("there is no {0}")]
+    Missing(&'static str),
+    /// It ended with an error.
+    #[error("{step}: {output}")]
+    Step {
+        /// What was done.
+        step: &'static str,
+        /// What it said last.
+        output: String,
+    },
+    /// It took too long.
+    #[error("{step} did not end within {seconds} s")]
+    TimedOut {
+        /// What was done.
+        step: &'static str,
+        /// Its limit in seconds.
+        seconds: u64,
+    },
+    /// It cannot be started.
+    #[error(transparent)]
+    Files(#[from] io::Error),
+}
+
 /// What a program sees of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Isolation {
+pub(crate) enum Isolation {
     /// Mounts, processes, host name and message queues of its own; the network, for archives of
     /// packages.
     WithNetwork,
@@ -22,7 +47,7 @@ pub(super) enum Isolation {
 }
 
 /// A program with its limit.
-pub(super) struct Tool {
+pub(crate) struct Tool {
     step: &'static str,
     seconds: u64,
     command: Command,
@@ -30,7 +55,7 @@ pub(super) struct Tool {
 
 impl Tool {
     /// A program that takes at most `seconds`. What it mounts and starts ends with it.
-    pub(super) fn isolated(
+    pub(crate) fn isolated(
         step: &'static str,
         program: &str,
         isolation: Isolation,
@@ -47,7 +72,7 @@ impl Tool {
     }
 
     /// A program that takes at most `seconds`, in the namespaces of this process.
-    pub(super) fn plain(step: &'static str, program: &str, seconds: u64) -> Self {
+    pub(crate) fn plain(step: &'static str, program: &str, seconds: u64) -> Self {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=10", &seconds.to_string(), program]);
         // What a build makes must not depend on who builds.
@@ -57,12 +82,12 @@ impl Tool {
         Self { step, seconds, command }
     }
 
-    pub(super) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.command.arg(arg);
         self
     }
 
-    pub(super) fn env(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
@@ -70,19 +95,19 @@ impl Tool {
     /// Runs it; what it wrote to stdout.
     ///
     /// # Errors
-    /// [`BuildError::Step`] with the end of its output, [`BuildError::TimedOut`].
-    pub(super) fn run(mut self) -> Result<String, BuildError> {
+    /// [`ToolError::Step`] with the end of its output, [`ToolError::TimedOut`].
+    pub(crate) fn run(mut self) -> Result<String, ToolError> {
         let output = self.command.output().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => BuildError::ToolMissing("coreutils"),
-            _ => BuildError::Files(error),
+            io::ErrorKind::NotFound => ToolError::Missing("coreutils"),
+            _ => ToolError::Files(error),
         })?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         if output.status.code().is_some_and(|code| TIMED_OUT.contains(&code)) {
-            return Err(BuildError::TimedOut { step: self.step, seconds: self.seconds });
+            return Err(ToolError::TimedOut { step: self.step, seconds: self.seconds });
         }
-        Err(BuildError::Step { step: self.step, output: last_words(&output) })
+        Err(ToolError::Step { step: self.step, output: last_words(&output) })
     }
 }
 
@@ -100,9 +125,7 @@ mod tests {
     #[test]
     fn limits_and_last_words_become_errors() {
         let failed = Tool::plain("try", "sh", 20).arg("-c").arg("echo so; exit 3").run();
-        let error = failed.unwrap_err();
-        assert_eq!((error.code(), error.to_string().as_str()), ("image_build_failed", "try: so"));
-        assert!(error.hint().contains("layers that are done are kept"));
+        assert_eq!(failed.unwrap_err().to_string(), "try: so");
         let slow = Tool::plain("wait", "sleep", 1).arg("60").run().unwrap_err();
         assert_eq!(slow.to_string(), "wait did not end within 1 s");
         let text = Tool::plain("name", "sh", 20).arg("-c").arg("echo $HOME$X").env("X", "y");

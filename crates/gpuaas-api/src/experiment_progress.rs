@@ -1,0 +1,129 @@
+//! What goes on in experiments without anybody asking: the second run of a pair begins once the first has
+//! ended, and what all runs say in the end is signed and kept with both images.
+//!
+//! Level-triggered: each look reads all experiments that are running, so a control plane that was away
+//! loses nothing. Two control planes may look at once: a node has one open run, and an experiment ends
+//! once.
+
+use gpuaas_core::image_state::uploaded_name;
+use gpuaas_core::image_statement::{STATEMENT_PAYLOAD_TYPE, image_experiment_statement};
+use gpuaas_store::{ImageNote, NewAuditEntry, StoredExperiment};
+use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::experiment::{ExperimentArm, ExperimentState, ExperimentView};
+use gpuaas_types::image::ImageEvent;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::caller::Caller;
+use crate::ctx::Ctx;
+use crate::experiments::{begin_runs, view};
+use crate::problem::{ApiResult, problem};
+
+/// Seconds between two looks.
+const LOOK_SECONDS: f64 = 15.0;
+
+/// Has experiments go on.
+#[derive(Clone)]
+pub struct ExperimentProgress {
+    ctx: Ctx,
+}
+
+impl std::fmt::Debug for ExperimentProgress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ExperimentProgress")
+    }
+}
+
+impl ExperimentProgress {
+    pub(crate) const fn new(ctx: Ctx) -> Self {
+        Self { ctx }
+    }
+
+    /// Looks at all experiments every few seconds, until it is stopped.
+    pub async fn run(self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            self.advance().await;
+            let next = self.ctx.now().plus_seconds(LOOK_SECONDS);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.ctx.clock.sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Looks at all experiments once. What fails is tried again at the next look. Answers how many runs
+    /// began and experiments ended.
+    pub async fn advance(&self) -> usize {
+        let experiments = match self.ctx.store.experiments(None).await {
+            Ok(all) => all,
+            Err(error) => {
+                tracing::warn!(%error, "experiments cannot be read");
+                return 0;
+            }
+        };
+        let mut changes = 0;
+        for stored in experiments.into_iter().filter(|one| one.state == ExperimentState::Running) {
+            let name = stored.name.clone();
+            match advance_one(&self.ctx, stored).await {
+                Ok(changed) => changes += changed,
+                Err(refusal) => {
+                    let problem = refusal.0.detail;
+                    tracing::warn!(experiment = name, problem, "an experiment does not go on");
+                }
+            }
+        }
+        changes
+    }
+}
+
+async fn advance_one(ctx: &Ctx, stored: StoredExperiment) -> ApiResult<usize> {
+    let begun = begin_runs(ctx, &Caller::experiment(), &stored).await?;
+    if begun > 0 {
+        return Ok(begun);
+    }
+    let seen = view(ctx, stored.clone()).await?;
+    if seen.state != ExperimentState::Ended {
+        return Ok(0);
+    }
+    let entry = NewAuditEntry {
+        actor: Caller::experiment().name().to_owned(),
+        action: "experiment.end".to_owned(),
+        subject: stored.name.clone(),
+        detail: json!({ "site": stored.site, "measures": seen.measures.first() }),
+    };
+    let notes = notes(ctx, &stored, &seen).await?;
+    let ended = ctx.store.end_experiment(ctx.now(), &stored.name, seen.state, entry, notes).await?;
+    Ok(usize::from(ended))
+}
+
+/// What is said of each uploaded image of an experiment that has ended, signed.
+async fn notes(
+    ctx: &Ctx,
+    stored: &StoredExperiment,
+    seen: &ExperimentView,
+) -> ApiResult<Vec<ImageNote>> {
+    let at = ctx.now();
+    let mut notes = Vec::new();
+    for arm in [ExperimentArm::A, ExperimentArm::B] {
+        let Some(statement) = image_experiment_statement(seen, arm, at) else { continue };
+        let pin = &stored.spec.images[usize::from(arm == ExperimentArm::B)];
+        let Some(name) = uploaded_name(&pin.image) else { continue };
+        let Some(image) = ctx.store.image(stored.site_id, &name).await? else { continue };
+        let signed = ctx.bundle_key.sign_payload(STATEMENT_PAYLOAD_TYPE, &statement).ok();
+        let signed = signed.and_then(|envelope| serde_json::to_value(envelope).ok());
+        let verdict = seen.measures.first().map_or("nothing", |first| first.verdict.as_str());
+        let event = ImageEvent {
+            at,
+            actor: Caller::experiment().name().to_owned(),
+            from: Some(image.state),
+            to: image.state,
+            reason: format!(
+                "arm {arm} of experiment {}: of {} the verdict is {verdict}",
+                stored.name, seen.primary
+            ),
+            statement: signed.ok_or_else(|| problem(ProblemCode::Internal))?,
+        };
+        notes.push(ImageNote { site_id: stored.site_id, name, event });
+    }
+    Ok(notes)
+}

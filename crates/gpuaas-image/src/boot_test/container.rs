@@ -1,0 +1,62 @@
+//! The image as a container.
+
+use std::fs;
+use std::path::Path;
+
+use super::outcome::{BootTestProblem, SEED};
+use super::report::SystemReport;
+use crate::command::{Isolation, Tool};
+use crate::tree_path::below;
+
+/// Seconds that a container may take until it has reported.
+const CONTAINER_SECONDS: u64 = 400;
+/// It has no network, and a system without one does not wait for it.
+const NO_NETWORK: &str = "network: {config: disabled}\n";
+
+/// Boots the folder until it has reported.
+pub(super) fn boot_container(tree: &Path) -> Result<SystemReport, BootTestProblem> {
+    let failed = |detail: String| BootTestProblem::new("container_not_booted", detail);
+    let settings = below(tree, "/etc/cloud/cloud.cfg.d/91_boot_test.cfg");
+    let reported = below(tree, &format!("{SEED}/reported"));
+    let (settings, reported) = match (settings, reported) {
+        (Ok(settings), Ok(reported)) => (settings, reported),
+        (Err(error), _) | (_, Err(error)) => return Err(failed(error.to_string())),
+    };
+    fs::write(settings, NO_NETWORK).map_err(|error| failed(error.to_string()))?;
+    let script = include_str!("../../assets/boot-test-container.sh");
+    let tool = Tool::isolated(
+        "boot the image as a container",
+        "sh",
+        Isolation::WithNetwork,
+        CONTAINER_SECONDS,
+    );
+    let console = tool.arg("-c").arg(script).arg("boot").arg(tree).run();
+    let console = console.map_err(|error| failed(error.to_string()))?;
+    let text = fs::read_to_string(reported).unwrap_or_default();
+    SystemReport::parse(&text).ok_or_else(|| {
+        failed(format!(
+            "it ended before it had reported; its console ended with:\n{}",
+            tail(&console)
+        ))
+    })
+}
+
+/// The last lines of a console.
+pub(super) fn tail(console: &str) -> String {
+    const LINES: usize = 20;
+    let lines: Vec<&str> = console.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_console_is_its_last_lines() {
+        let console: String = (0..50).map(|n| format!("line {n}\n\n")).collect();
+        let end = tail(&console);
+        assert!(end.starts_with("line 30\n") && end.ends_with("line 49"), "{end}");
+        assert_eq!(tail(""), "");
+    }
+}

@@ -1,0 +1,289 @@
+//! A base that is a distribution's disk for clouds: qcow2, with a signed list of checksums beside it.
+//!
+//! Nothing of the disk is looked at before its digest is the signed one. Its file systems are mounted
+//! read-only in a namespace that ends with the copy; a separate `/boot`, as Ubuntu has since 24.04, is
+//! copied to its place. Packages that a recipe wants besides come from one archive of the distribution.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::base::{
+    BasePackages, BaseSnapshot, ImageBase, MadePackages, archive_snapshot, fetch,
+    installed_packages, missing_package,
+};
+use super::error::BuildError;
+use crate::command::{Isolation, Tool};
+use crate::disk_image::{DiskFileSystem, file_systems};
+use crate::recipe::PackageArchive;
+use crate::stream_digest::stream_digest;
+
+/// Seconds that fetching the list of checksums may take.
+const LIST_SECONDS: u64 = 60;
+/// Seconds that fetching a disk may take.
+const DISK_SECONDS: u64 = 3600;
+/// Seconds that unpacking a disk and copying its files may take.
+const COPY_SECONDS: u64 = 1800;
+/// Seconds that installing packages may take.
+const INSTALL_SECONDS: u64 = 3600;
+/// What gpgv says of a good signature: its moment is the second field behind the key.
+const VALID: &str = "[GNUPG:] VALIDSIG ";
+
+/// A disk of a distribution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CloudImageBase {
+    /// URL of the disk.
+    pub url: String,
+    /// Name of the list of checksums beside it.
+    pub checksums: String,
+    /// Name of the list's signature beside it.
+    pub signature: String,
+    /// File of this host with the keys that may sign.
+    pub keyring: PathBuf,
+    /// Where further packages come from.
+    pub packages: Option<PackageArchive>,
+}
+
+/// Copies the mounted file systems of the disk `$1` into the folder `$2`; the rest are triples: place,
+/// first byte, length.
+const COPY: &str = r#"
+set -eu
+disk=$1 tree=$2
+shift 2
+mkdir -p "$tree"
+at=$(mktemp -d)
+while [ $# -gt 0 ]; do
+    mount -t ext4 -o "ro,noload,loop,offset=$2,sizelimit=$3" "$disk" "$at"
+    mkdir -p "$tree/$1"
+    cp -a "$at/." "$tree/$1"
+    umount "$at"
+    shift 3
+done
+rmdir "$at"
+"#;
+
+/// Installs packages in the folder `$1` from the archive `$2` with the release `$3`; `$4` are required
+/// ones, the rest optional ones. The disk's own sources are away meanwhile.
+const INSTALL: &str = r#"
+set -eu
+tree=$1 mirror=$2 suite=$3 required=$4
+shift 4
+inside() { chroot "$tree" env -i LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+mount -t proc proc "$tree/proc"
+mount -t sysfs -o ro sysfs "$tree/sys"
+mount -t tmpfs tmpfs "$tree/run"
+mount --rbind /dev "$tree/dev"
+rm -f "$tree/etc/resolv.conf"
+cat /etc/resolv.conf >"$tree/etc/resolv.conf"
+printf '#!/bin/sh\nexit 101\n' >"$tree/usr/sbin/policy-rc.d"
+chmod 755 "$tree/usr/sbin/policy-rc.d"
+mv "$tree/etc/apt" "$tree/etc/apt.own"
+mkdir -p "$tree/etc/apt"
+cp -a "$tree/etc/apt.own/trusted.gpg.d" "$tree/etc/apt/" 2>/dev/null || true
+printf 'deb %s %s main universe\n' "$mirror" "$suite" "$mirror" "$suite-updates" "$mirror" "$suite-security" \
+    >"$tree/etc/apt/sources.list"
+inside apt-get -q update
+inside apt-get -q -y install --no-install-recommends $required
+for name in "$@"; do
+    if [ -n "$(inside apt-cache show --no-all-versions "$name" 2>/dev/null)" ]; then
+        inside apt-get -q -y install --no-install-recommends "$name"
+    else
+        printf '%s\n' "$name" >>"$tree/optional-missing"
+    fi
+done
+rm -rf "$tree/etc/apt"
+mv "$tree/etc/apt.own" "$tree/etc/apt"
+rm -f "$tree/usr/sbin/policy-rc.d"
+"#;
+
+impl CloudImageBase {
+    /// A file beside the disk.
+    fn beside(&self, name: &str) -> String {
+        let folder = self.url.rsplit_once('/').map_or("", |(folder, _)| folder);
+        format!("{folder}/{name}")
+    }
+
+    fn file_name(&self) -> &str {
+        self.url.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The digest that the publisher signed for the disk, and the moment of the signature in seconds
+    /// since 1970.
+    fn signed_digest(&self, scratch: &Path) -> Result<(String, i64), BuildError> {
+        let (list, signature) = (scratch.join("checksums"), scratch.join("checksums.sig"));
+        let list_url = self.beside(&self.checksums);
+        fetch(&list_url, &list, LIST_SECONDS)?;
+        fetch(&self.beside(&self.signature), &signature, LIST_SECONDS)?;
+        let untrusted = |detail: &str| BuildError::BaseUntrusted {
+            url: list_url.clone(),
+            detail: detail.to_owned(),
+        };
+        if !self.keyring.is_file() {
+            return Err(untrusted(&format!("there are no keys at {}", self.keyring.display())));
+        }
+        if !Path::new("/usr/bin/gpgv").exists() {
+            return Err(BuildError::ToolMissing("gpgv"));
+        }
+        let gpgv =
+            Tool::plain("verify a signature", "gpgv", LIST_SECONDS).arg("--status-fd").arg("1");
+        let said = gpgv.arg("--keyring").arg(&self.keyring).arg(&signature).arg(&list).run();
+        let said = said.map_err(|error| untrusted(&error.to_string()))?;
+        let signed_at = said.lines().find_map(|line| line.strip_prefix(VALID));
+        let signed_at = signed_at.and_then(|rest| rest.split(' ').nth(2)?.parse().ok());
+        let signed_at =
+            signed_at.ok_or_else(|| untrusted("gpgv names no moment of a signature"))?;
+        let digest = listed_digest(&fs::read_to_string(&list)?, self.file_name());
+        let digest = digest.ok_or_else(|| untrusted("the list does not have the disk"))?;
+        Ok((digest, signed_at))
+    }
+
+    /// The disk, fetched again unless the folder has it with the digest that was signed.
+    fn disk(&self, digest: &str, folder: &Path) -> Result<PathBuf, BuildError> {
+        let path = folder.join("disk.qcow2");
+        fetch(&self.url, &path, DISK_SECONDS)?;
+        let found = stream_digest(fs::File::open(&path)?)?;
+        if found != *digest {
+            let detail = format!("it has sha256 {found}, and {digest} was signed");
+            return Err(BuildError::BaseUntrusted { url: self.url.clone(), detail });
+        }
+        Ok(path)
+    }
+
+    fn install(&self, packages: &BasePackages<'_>, tree: &Path) -> Result<Vec<String>, BuildError> {
+        if packages.required.is_empty() && packages.optional.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(archive) = &self.packages else {
+            let first = packages.required.iter().chain(packages.optional).next();
+            return Err(BuildError::PackageMissing(first.cloned().unwrap_or_default()));
+        };
+        let tool =
+            Tool::isolated("install packages", "sh", Isolation::WithNetwork, INSTALL_SECONDS);
+        let tool = tool.arg("-c").arg(INSTALL).arg("install").arg(tree).arg(&archive.mirror);
+        let tool = tool.arg(&archive.suite).arg(packages.required.join(" "));
+        let tool = packages.optional.iter().fold(tool, Tool::arg);
+        tool.run().map_err(|error| missing_package(error.into()))?;
+        let missing = fs::read_to_string(tree.join("optional-missing")).unwrap_or_default();
+        if !missing.is_empty() {
+            fs::remove_file(tree.join("optional-missing"))?;
+        }
+        Ok(missing.lines().map(str::to_owned).collect())
+    }
+}
+
+impl ImageBase for CloudImageBase {
+    fn name(&self) -> String {
+        let packages = self.packages.as_ref();
+        let packages =
+            packages.map_or_else(String::new, |one| format!(" {} {}", one.suite, one.mirror));
+        format!("cloud image {}{packages}", self.url)
+    }
+
+    fn snapshot(&self, scratch: &Path) -> Result<BaseSnapshot, BuildError> {
+        let (disk, signed_at) = self.signed_digest(scratch)?;
+        let Some(archive) = &self.packages else {
+            return Ok(BaseSnapshot { digest: disk, epoch_seconds: signed_at });
+        };
+        // What apt installs is what three indices name.
+        let (mut text, mut epoch_seconds) = (disk, signed_at);
+        for end in ["", "-updates", "-security"] {
+            let suite = format!("{}{end}", archive.suite);
+            let index = archive_snapshot(&archive.mirror, &suite, scratch)?;
+            text.push_str(&index.digest);
+            epoch_seconds = epoch_seconds.max(index.epoch_seconds);
+        }
+        Ok(BaseSnapshot { digest: hex::encode(Sha256::digest(text)), epoch_seconds })
+    }
+
+    fn make(
+        &self,
+        snapshot: &BaseSnapshot,
+        packages: &BasePackages<'_>,
+        tree: &Path,
+    ) -> Result<MadePackages, BuildError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(BuildError::NotRoot(rustix::process::geteuid().as_raw()));
+        }
+        if !Path::new("/usr/bin/qemu-img").exists() {
+            return Err(BuildError::ToolMissing("qemu-img"));
+        }
+        let folder = tree.parent().unwrap_or(Path::new("."));
+        let scratch = tempfile::Builder::new().prefix("disk-").tempdir_in(folder)?;
+        if self.snapshot(scratch.path())? != *snapshot {
+            let output = format!("{} is another one by now", self.url);
+            return Err(BuildError::Step { step: "fetch the base", output });
+        }
+        let (digest, _) = self.signed_digest(scratch.path())?;
+        let disk = self.disk(&digest, scratch.path())?;
+        let raw = scratch.path().join("disk.raw");
+        let convert = Tool::plain("unpack the disk", "qemu-img", COPY_SECONDS);
+        let convert = convert.arg("convert").arg("-f").arg("qcow2").arg("-O").arg("raw");
+        convert.arg(&disk).arg(&raw).run()?;
+        let found = file_systems(&raw)?;
+        let places = places(&found).ok_or_else(|| BuildError::BaseUntrusted {
+            url: self.url.clone(),
+            detail: "no file system of the disk has an /etc".to_owned(),
+        })?;
+        let copy = Tool::isolated("copy the disk", "sh", Isolation::WithoutNetwork, COPY_SECONDS);
+        let copy = copy.arg("-c").arg(COPY).arg("copy").arg(&raw).arg(tree);
+        let copy = places.iter().fold(copy, |tool, (place, one)| {
+            tool.arg(place).arg(one.begin.to_string()).arg(one.bytes.to_string())
+        });
+        copy.run()?;
+        let optional_missing = self.install(packages, tree)?;
+        let status = fs::read_to_string(tree.join("var/lib/dpkg/status"))?;
+        Ok(MadePackages { packages: installed_packages(&status), optional_missing })
+    }
+}
+
+/// Where each file system of a disk belongs: the root, then a `/boot` of its own; none: there is no root.
+fn places(found: &[DiskFileSystem]) -> Option<Vec<(&'static str, &DiskFileSystem)>> {
+    let has = |one: &DiskFileSystem, name: &str| one.names.iter().any(|known| known == name);
+    let root = found.iter().find(|one| has(one, "etc") && has(one, "usr"))?;
+    let is_boot = |one: &&DiskFileSystem| {
+        *one != root && one.names.iter().any(|name| name.starts_with("vmlinuz") || name == "grub")
+    };
+    let boot = found.iter().find(is_boot).map(|one| ("boot", one));
+    Some([(".", root)].into_iter().chain(boot).collect())
+}
+
+/// The digest of a file in a list as sha256sum writes it.
+fn listed_digest(list: &str, name: &str) -> Option<String> {
+    let mut lines = list.lines().filter_map(|line| line.split_once(' '));
+    let (digest, _) = lines.find(|(_, rest)| rest.trim_start_matches([' ', '*']) == name)?;
+    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest.then(|| digest.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+#[path = "cloud_image_tests.rs"]
+mod publisher_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_a_disk_is_the_one_of_its_own_line() {
+        let digest = "AB".repeat(32);
+        let list = format!("{} *other.img\n{digest} *noble.img\nbad *odd.img\n", "cd".repeat(32));
+        assert_eq!(listed_digest(&list, "noble.img"), Some("ab".repeat(32)));
+        assert_eq!(listed_digest(&list, "img"), None);
+        assert_eq!(listed_digest(&list, "odd.img"), None);
+    }
+
+    #[test]
+    fn a_boot_of_its_own_is_behind_the_root() {
+        let one = |begin, names: &[&str]| DiskFileSystem {
+            begin,
+            bytes: 1,
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let (root, boot) = (one(1, &["etc", "usr", "boot"]), one(2, &["grub", "vmlinuz"]));
+        let disk = [boot.clone(), root.clone()];
+        assert_eq!(places(&disk), Some(vec![(".", &root), ("boot", &boot)]));
+        assert_eq!(places(std::slice::from_ref(&boot)), None);
+        assert_eq!(places(&[one(1, &["etc"])]), None);
+    }
+}
