@@ -22,7 +22,7 @@ pub(crate) async fn digest(
     agent_version: &str,
     troubles: &str,
 ) -> ApiResult<String> {
-    let settled = Settled::of(ctx).await?;
+    let settled = Settled::read(ctx).await?;
     Ok(settled.digest(agent.run_id, agent_version, troubles))
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn take(
     if asks_for_renewal(ctx, agent) {
         return Ok(false);
     }
-    let settled = Settled::of(ctx).await?;
+    let settled = Settled::read(ctx).await?;
     let is_said = |agent_version: &str, troubles: &str| {
         settled.digest(agent.run_id, agent_version, troubles) == digest
     };
@@ -57,7 +57,7 @@ struct Settled {
 }
 
 impl Settled {
-    async fn of(ctx: &Ctx) -> ApiResult<Self> {
+    async fn read(ctx: &Ctx) -> ApiResult<Self> {
         let task_keys_revision = task_keys::for_agents(ctx).await?.revision;
         let trust_digest = match &ctx.nodes {
             NodeAccess::Certificates(issuer) => issuer.delivered_digest(),
