@@ -41,6 +41,7 @@ print("packages", len(document.packages))
 "#;
 
 /// An interpreter that has the module.
+#[expect(clippy::disallowed_methods, reason = "tests are configured by the environment")]
 fn python(module: &str) -> Option<PathBuf> {
     let named = std::env::var_os("GPUAAS_TEST_PYTHON").map(PathBuf::from);
     let known = ["/usr/bin/python3", "python3"].map(PathBuf::from);
