@@ -174,8 +174,9 @@ pub(crate) struct Poll {
     heartbeat_digest: Option<String>,
 }
 
-/// `GET /agent/v1/tasks?wait_seconds=N&heartbeat_digest=D`. Waits in wall time, whatever clock the runs live on: the
-/// limit is about the HTTP connection. Where it can be, the request is held by its connection.
+/// `GET /agent/v1/tasks?wait_seconds=N&heartbeat_digest=D`. Waits in wall time, whatever clock the
+/// runs live on: the limit is about the HTTP connection. Where it can be, the request is held by its
+/// connection.
 pub(crate) async fn tasks(
     State(ctx): State<Ctx>,
     agent: Agent,

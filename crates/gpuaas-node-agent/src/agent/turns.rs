@@ -140,6 +140,22 @@ mod tests {
         assert_eq!(turns.poll_seconds(0, 20.0), 0, "a control plane that holds none");
     }
 
+    /// Amid a task no further poll goes out, and heartbeats do.
+    #[test]
+    fn a_poll_puts_a_heartbeat_off_for_as_long_as_it_is_held_and_no_longer() {
+        let turns = Turns::default();
+        assert!(turns.seconds_to_heartbeat(0.0) <= 0.0, "the first one is due at once");
+        turns.put_heartbeat_off(100.0, 30);
+        assert!((turns.seconds_to_heartbeat(100.0) - 35.0).abs() < 1e-9);
+        assert!(
+            turns.seconds_to_heartbeat(134.0) > 0.0 && turns.seconds_to_heartbeat(135.0) <= 0.0
+        );
+        turns.put_heartbeat_off(130.0, 30);
+        assert!((turns.seconds_to_heartbeat(130.0) - 35.0).abs() < 1e-9);
+        turns.hurry_heartbeat();
+        assert!(turns.seconds_to_heartbeat(130.0) <= 0.0);
+    }
+
     #[tokio::test]
     async fn a_heartbeat_waits_for_the_poll_but_not_for_ever() {
         let (turns, clock) = (Turns::default(), HeldClock::default());
