@@ -114,8 +114,9 @@ async fn report(ctx: &Ctx, issuer: &Issuer) -> ApiResult<AuthorityReport> {
     Ok(AuthorityReport {
         authorities: known.into_iter().map(|one| one.view).collect(),
         trust_digest,
-        nodes_without_bundle: laggards.0,
-        nodes_with_former_certificate: laggards.1,
+        nodes_without_bundle: laggards.without_bundle,
+        nodes_with_former_certificate: laggards.with_former_certificate,
+        nodes_to_enroll: laggards.to_enroll,
     })
 }
 

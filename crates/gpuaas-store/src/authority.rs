@@ -47,6 +47,17 @@ pub struct StoredAuthority {
     pub cross_pem: Option<String>,
 }
 
+/// Hostnames of nodes that another authority's take-over would leave behind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuthorityLaggards {
+    /// Those whose agents have not said that they have the bundle of trust anchors.
+    pub without_bundle: Vec<String>,
+    /// Those with a live certificate of a former authority alone.
+    pub with_former_certificate: Vec<String>,
+    /// Those that may still enroll with user-data of before the next authority was staged.
+    pub to_enroll: Vec<String>,
+}
+
 fn key_name(generation: i64) -> String {
     match generation {
         1 => FIRST_KEY.to_owned(),
@@ -158,6 +169,13 @@ fn names(rows: &[Row]) -> Result<Vec<String>, StoreError> {
 
 fn of_state(all: &[StoredAuthority], state: AuthorityState) -> Option<&StoredAuthority> {
     all.iter().find(|one| one.view.state == state)
+}
+
+/// When user-data began to carry the authority that takes over; none: no take-over is under way.
+fn taken_over_since(all: &[StoredAuthority]) -> Option<Timestamp> {
+    let retiring = of_state(all, AuthorityState::Retiring);
+    let next = retiring.and_then(|_| of_state(all, AuthorityState::Active));
+    next.or(of_state(all, AuthorityState::Staged)).map(|next| next.view.staged_at)
 }
 
 /// Refuses where nodes would be left behind.
@@ -304,7 +322,11 @@ impl Store {
                 if let (Some(digest), Some(_)) = (trust_digest, retiring) {
                     let mut left = of_former(conn, now, generation + 1).await?;
                     left.extend(without_bundle(conn, now, &digest).await?);
-                    let why = "these nodes have a certificate of it, or trust nothing else";
+                    if let Some(since) = taken_over_since(&known) {
+                        left.extend(to_enroll(conn, now, since).await?);
+                    }
+                    let why = "these nodes have a certificate of it, trust nothing else, or may still \
+                               enroll with user-data of before";
                     check_left(left, ProblemCode::AuthorityInUse, why)?;
                 }
                 let sql = "UPDATE node_certificate SET ended_as = 'revoked', ended_at = $2, \
@@ -321,8 +343,9 @@ impl Store {
         .await
     }
 
-    /// Hostnames of nodes whose agents do not have the bundle of trust anchors of this digest, and of
-    /// those with a live certificate of an authority before `generation` alone.
+    /// Whom a take-over would leave behind: nodes whose agents do not have the bundle of trust anchors of
+    /// this digest, those with a live certificate of an authority before `generation` alone, and those
+    /// that may still enroll with user-data of before.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
@@ -331,13 +354,19 @@ impl Store {
         now: Timestamp,
         trust_digest: Option<&str>,
         generation: i64,
-    ) -> Result<(Vec<String>, Vec<String>), StoreError> {
+    ) -> Result<AuthorityLaggards, StoreError> {
         let mut reader = self.reader().await?;
-        let without = match trust_digest {
-            Some(digest) => without_bundle(&mut reader, now, digest).await?,
-            None => Vec::new(),
+        let mut laggards = AuthorityLaggards {
+            with_former_certificate: of_former(&mut reader, now, generation).await?,
+            ..AuthorityLaggards::default()
         };
-        Ok((without, of_former(&mut reader, now, generation).await?))
+        if let Some(digest) = trust_digest {
+            laggards.without_bundle = without_bundle(&mut reader, now, digest).await?;
+            if let Some(since) = taken_over_since(&all(&mut reader).await?) {
+                laggards.to_enroll = to_enroll(&mut reader, now, since).await?;
+            }
+        }
+        Ok(laggards)
     }
 
     /// Notes which bundle of trust anchors a node's agent has.

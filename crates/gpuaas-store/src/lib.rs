@@ -121,7 +121,7 @@ pub use approval::{
 };
 pub use audit::{AuditEntry, AuditFilter};
 pub use audit_chain::AuditChainRows;
-pub use authority::{NewAuthority, StoredAuthority};
+pub use authority::{AuthorityLaggards, NewAuthority, StoredAuthority};
 pub use batch::{
     BatchAdvance, MemberRun, MemberStart, NewBatch, OperatorBatchCommand, StoredBatch, StoredMember,
 };

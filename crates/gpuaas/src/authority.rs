@@ -52,6 +52,7 @@ fn draw(report: &AuthorityReport, style: Style) -> String {
     for (what, nodes) in [
         ("not trusting it yet", &report.nodes_without_bundle),
         ("with a former certificate", &report.nodes_with_former_certificate),
+        ("to enroll with user-data of before", &report.nodes_to_enroll),
     ] {
         if !nodes.is_empty() {
             text.push_str(&format!("{} nodes {what}: {}\n", nodes.len(), nodes.join(", ")));

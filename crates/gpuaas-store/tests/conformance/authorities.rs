@@ -80,17 +80,25 @@ fn one_authority_takes_over_from_another_and_names_whom_it_would_leave_behind() 
         store.note_trust_digest(node_id, "both").await.unwrap();
         // Whoever is still to enroll has user-data of before.
         let late = fixture.node("j22u12").await;
-        store.add_token(NOON, token(late, "late", TokenPurpose::Enrollment)).await.unwrap();
+        let late = token(late, "late", TokenPurpose::Enrollment);
+        let late_id = late.id;
+        store.add_token(NOON, late).await.unwrap();
         let refused = store.activate_authority(at(3.0), both()).await.unwrap_err();
         assert!(refused.to_string().contains("j22u12"), "{refused}");
         store.activate_authority(at(3.0), None).await.unwrap();
         assert_eq!(states().await, ["retiring", "active"]);
 
         let laggards = store.authority_laggards(at(4.0), Some("both"), 2).await.unwrap();
-        assert_eq!(laggards, (Vec::new(), vec!["j22u11".to_owned()]));
+        let names = |one: &str| vec![one.to_owned()];
+        assert_eq!((laggards.without_bundle, laggards.to_enroll), (Vec::new(), names("j22u12")));
+        assert_eq!(laggards.with_former_certificate, names("j22u11"));
         assert_eq!(code(store.retire_authority(at(4.0), both()).await), "authority_in_use");
         let renewed = certificate("renewed", 2);
         store.renew_certificate(at(5.0), sha256("j22u11"), renewed, Vec::new()).await.unwrap();
+        let refused = store.retire_authority(at(5.0), both()).await.unwrap_err();
+        let said = refused.to_string();
+        assert!(said.contains("j22u12") && !said.contains("j22u11"), "{said}");
+        store.revoke_token(at(5.0), late_id).await.unwrap();
         assert_eq!(store.retire_authority(at(6.0), both()).await.unwrap(), 1);
         assert_eq!(states().await, ["retired", "active"]);
         let ended = store.certificate(sha256("j22u11")).await.unwrap().unwrap();

@@ -190,7 +190,7 @@ NoAuthorityRetiring "no_authority_retiring" "No certificate authority is to be r
 }
 AuthorityInUse "authority_in_use" "Nodes depend on the certificate authority" {
     status: 409, owner: None, next_action: "wait until `gpuaas authority show` names no node: agents renew their certificates with the next heartbeat; `gpuaas authority retire --force --reason TEXT` shuts those out that it names, until they are reimaged",
-    doc: "Some nodes have a certificate of it alone, or do not trust the one that signs now",
+    doc: "Some nodes have a certificate of it alone, do not trust the one that signs now, or are still to enroll with user-data of before",
 }
 AuthorityExternal "authority_external" "The certificate authority is a program of the operator's" {
     status: 409, owner: None, next_action: "change it where it is, and give both trust anchors meanwhile: `gpuaas serve --authority-command PROGRAM --authority-anchor-file FILE`",
