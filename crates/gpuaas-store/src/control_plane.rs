@@ -11,7 +11,7 @@
 use gpuaas_types::Timestamp;
 use uuid::Uuid;
 
-use crate::database::{Cols, args};
+use crate::database::{Cols, Conn, Row, args};
 use crate::error::StoreError;
 use crate::migrations::schema_contracted;
 use crate::postgres;
@@ -45,6 +45,22 @@ fn read(mut cols: Cols<'_>) -> Result<ControlPlaneView, StoreError> {
     })
 }
 
+/// Control planes that have the database open and not the master key `key_id`, as ID (VERSION). One of
+/// before 0530 does not say which it has.
+pub(crate) async fn without_master_key(
+    conn: &mut Conn,
+    key_id: &str,
+) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT id, version FROM control_plane WHERE lease_until > {NOW} \
+               AND COALESCE(master_keys, '') NOT LIKE '%' || $1 || '%' ORDER BY started_at, id";
+    let name = |row: &Row| {
+        let mut cols = row.cols();
+        let (id, version): (Uuid, String) = (cols.next()?, cols.next()?);
+        Ok(format!("{id} ({version})"))
+    };
+    conn.all(sql, args![key_id]).await?.iter().map(name).collect()
+}
+
 impl Store {
     /// Says that this control plane, of an executable of `version`, has the database open for another
     /// `lease_seconds`.
@@ -59,13 +75,15 @@ impl Store {
     ) -> Result<(), StoreError> {
         let known = self.inner.schema.newest();
         let lease = i64::from(lease_seconds) * 1_000_000;
-        let values = args![self.inner.instance, version, known, lease];
+        let keys = self.key().ids().join(",");
+        let values = args![self.inner.instance, version, known, lease, &keys];
         self.write(move |conn| {
             Box::pin(async move {
                 let sql = "INSERT INTO control_plane (id, version, schema_known, started_at, \
-                           renewed_at, lease_until) VALUES ($1, $2, $3, {NOW}, {NOW}, {NOW} + $4) \
+                           renewed_at, lease_until, master_keys) \
+                           VALUES ($1, $2, $3, {NOW}, {NOW}, {NOW} + $4, $5) \
                            ON CONFLICT (id) DO UPDATE SET renewed_at = excluded.renewed_at, \
-                           lease_until = excluded.lease_until";
+                           lease_until = excluded.lease_until, master_keys = excluded.master_keys";
                 conn.execute(sql, values).await?;
                 let sql = "DELETE FROM control_plane WHERE lease_until < {NOW} - $1";
                 conn.execute(sql, args![FORGOTTEN_AFTER]).await?;

@@ -10,6 +10,7 @@ use gpuaas_types::Timestamp;
 use gpuaas_types::codes::ProblemCode;
 use serde_json::json;
 
+use crate::control_plane::without_master_key;
 use crate::database::{Conn, args};
 use crate::error::StoreError;
 use crate::key_ring::{FormerMasterKey, MasterKeyState};
@@ -73,6 +74,7 @@ async fn begin(
     now: Timestamp,
     to: &str,
     entry: &NewAuditEntry,
+    force: bool,
 ) -> Result<bool, StoreError> {
     one_at_a_time(conn, LOCK).await?;
     let state = read_state(conn).await?;
@@ -87,6 +89,15 @@ async fn begin(
         let detail = format!("key {to} was retired");
         return Err(StoreError::open("master_key_retired", detail, ANOTHER));
     }
+    // An embedded store is of nobody else while this runs.
+    if conn.is_postgres() && !force {
+        let lacking = without_master_key(conn, to).await?;
+        if !lacking.is_empty() {
+            let lacking = lacking.join(", ");
+            let detail = format!("these control planes do not have key {to}: {lacking}");
+            return Err(StoreError::open("control_planes_lack_key", detail, LACKING));
+        }
+    }
     lock_sealed_tables(conn).await?;
     let sql = "INSERT INTO former_master_key (key_id, successor, begun_at) VALUES ($1, $2, $3)";
     conn.execute(sql, args![&state.sealing, to, now]).await?;
@@ -97,6 +108,10 @@ async fn begin(
 
 const FINISH: &str = "finish that first: run `gpuaas key rotate --to SOURCE --reason TEXT` as it was \
                       begun, with that key as the source";
+const LACKING: &str = "start each control plane with both keys first, `gpuaas serve --master-key FORMER \
+                       --master-key NEXT`, and wait a minute for those that were killed; `gpuaas key \
+                       rotate --master-key FORMER --to NEXT --reason TEXT --force` goes on without them, \
+                       and they end";
 const ANOTHER: &str = "name a key that never sealed here: `gpuaas key rotate --to file:PATH --reason \
                        TEXT` makes the file where it is missing";
 
@@ -156,9 +171,10 @@ impl Store {
 
     /// Seals with the key `to` from now on, one of those that the store was opened with. Where that is
     /// the key that seals already, nothing changes: a rotation goes on. `entry` is written down once.
+    /// `force`: control planes that lack the key are left behind.
     ///
     /// # Errors
-    /// `key_rotation_unfinished` while values are moved to another key; `master_key_retired`;
+    /// `control_planes_lack_key`, which names them; `key_rotation_unfinished` while values are moved to another key; `master_key_retired`;
     /// `master_key_wrong` where the store has no such key; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
     pub async fn begin_key_rotation(
@@ -166,6 +182,7 @@ impl Store {
         now: Timestamp,
         to: &str,
         entry: NewAuditEntry,
+        force: bool,
     ) -> Result<bool, StoreError> {
         if self.key().find(to).is_none() {
             let detail = format!("key {to} is none of those at hand");
@@ -173,7 +190,7 @@ impl Store {
         }
         let id = to.to_owned();
         let begun = self
-            .write(move |conn| Box::pin(async move { begin(conn, now, &id, &entry).await }))
+            .write(move |conn| Box::pin(async move { begin(conn, now, &id, &entry, force).await }))
             .await?;
         self.key().seal_with(to);
         Ok(begun)

@@ -198,6 +198,7 @@ migrations! {
     expand "0491_experiment"
     expand "0520_whole_node_claim"
     expand "0525_node_page"
+    expand "0530_control_plane_keys"
 }
 
 #[cfg(test)]

@@ -203,7 +203,7 @@ async fn move_values(
         detail: json!({ "reason": args.reason.trim(), "source": to.to_string() }),
     };
     let now = || RealClock.now();
-    let begun = store.begin_key_rotation(now(), id, entry("master_key.rotate")).await;
+    let begun = store.begin_key_rotation(now(), id, entry("master_key.rotate"), args.force).await;
     if begun.map_err(store_failure)? {
         terminal.message(&format!("key {id} seals from now on, and {before} no more"));
     } else {

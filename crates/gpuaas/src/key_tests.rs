@@ -57,6 +57,7 @@ impl Folder {
         let args = KeyRotateArgs {
             of: self.database_args(sources),
             to: to.map(|text| text.parse().unwrap()),
+            force: false,
             reason: "once a year".to_owned(),
             who: ActorArgs { actor: "ann".to_owned() },
         };
@@ -122,7 +123,7 @@ async fn a_rotation_that_was_killed_is_ended_by_the_same_command() {
         detail: json!({}),
     };
     let now = RealClock.now();
-    store.begin_key_rotation(now, &next.id_hex(), entry.clone()).await.unwrap();
+    store.begin_key_rotation(now, &next.id_hex(), entry.clone(), false).await.unwrap();
     assert_eq!(folder.api_key(&[], site).await, API_KEY, "as `gpuaas serve` reads the keys");
     assert_eq!(folder.shown(&[]).await["keys"][1]["state"], "moving");
     assert_eq!(store.rewrap_batch(9).await.unwrap(), 1);
@@ -146,7 +147,7 @@ async fn values_of_another_key_are_moved_by_naming_it_and_the_one_that_seals() {
         subject: next.id_hex(),
         detail: json!({}),
     };
-    store.begin_key_rotation(RealClock.now(), &next.id_hex(), entry.clone()).await.unwrap();
+    store.begin_key_rotation(RealClock.now(), &next.id_hex(), entry.clone(), false).await.unwrap();
     let left = store.end_key_rotation(RealClock.now(), entry).await.unwrap_err();
     assert_eq!(left.code(), "sealed_values_left");
     let command = "`gpuaas key rotate --master-key SOURCE --to SOURCE --reason TEXT`";
@@ -199,6 +200,7 @@ async fn the_next_key_of_a_shared_database_is_named() {
             ..folder.database_args(&[])
         },
         to: None,
+        force: false,
         reason: "once a year".to_owned(),
         who: ActorArgs { actor: "ann".to_owned() },
     };

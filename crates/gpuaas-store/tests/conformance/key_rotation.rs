@@ -86,7 +86,8 @@ fn a_rotation_that_is_killed_after_any_transaction_goes_on() {
         let total = NODES as u64 + 3;
         for round in 0..total {
             let store = open(&database, ring()).await;
-            let begun = store.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun")).await;
+            let begun =
+                store.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun"), false).await;
             assert_eq!(begun.unwrap(), round == 0);
             opens_all(&store, &planted).await;
             assert_eq!(store.rewrap_batch(1).await.unwrap(), 1, "round {round}");
@@ -114,7 +115,7 @@ fn a_rotation_that_is_killed_after_any_transaction_goes_on() {
         let actions: Vec<_> = entries.iter().map(|one| one.entry.action.as_str()).collect();
         assert_eq!(actions, ["approval.ask", "begun", "ended"]);
         assert_eq!(entries[2].entry.detail["values"], total);
-        let again = store.begin_key_rotation(at(4.0), &key().id_hex(), entry("back")).await;
+        let again = store.begin_key_rotation(at(4.0), &key().id_hex(), entry("back"), false).await;
         assert_eq!(code(again), "master_key_retired");
         store.close().await;
         assert_eq!(code(Store::open(&database.url, key()).await), "master_key_wrong");
@@ -131,7 +132,7 @@ fn a_value_of_a_former_key_is_refused_and_the_next_one_is_of_the_new_key() {
         let fixture = Fixture::new(database).await;
         let (one, other) =
             (open(&fixture.database, ring()).await, open(&fixture.database, ring()).await);
-        one.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun")).await.unwrap();
+        one.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun"), false).await.unwrap();
         let secret = SecretString::from("new".to_owned());
         let set = || other.ensure_signing_key(&secret);
         assert_eq!(code(set().await), "database_unavailable");
@@ -140,7 +141,7 @@ fn a_value_of_a_former_key_is_refused_and_the_next_one_is_of_the_new_key() {
         assert_eq!(one.rewrap_batch(100).await.unwrap(), 1, "the site's key");
         assert_eq!(one.end_key_rotation(at(2.0), entry("ended")).await.unwrap(), 2);
         let third = MasterKey::from_bytes([44; 32]).id_hex();
-        let unknown = one.begin_key_rotation(at(3.0), &third, entry("begun")).await;
+        let unknown = one.begin_key_rotation(at(3.0), &third, entry("begun"), false).await;
         assert_eq!(code(unknown), "master_key_wrong");
         one.close().await;
         other.close().await;
@@ -159,7 +160,18 @@ fn a_control_plane_without_the_key_that_seals_is_told_so() {
         }
         fixture.store.close().await;
         let rotates = open(&fixture.database, ring()).await;
-        rotates.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun")).await.unwrap();
+        former.renew_control_plane("1.0", 60).await.unwrap();
+        both.renew_control_plane("1.1", 60).await.unwrap();
+        let begin = async |force| {
+            rotates.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun"), force).await
+        };
+        if rotates.engine() != "sqlite" {
+            let refused = begin(false).await.unwrap_err();
+            assert_eq!(refused.code(), "control_planes_lack_key");
+            let said = refused.to_string();
+            assert!(said.contains("(1.0)") && !said.contains("(1.1)"), "{said}");
+        }
+        assert!(begin(true).await.unwrap());
         let secret = SecretString::from("new".to_owned());
         for _ in 0..2 {
             assert_eq!(code(former.ensure_signing_key(&secret).await), "master_key_changed");
@@ -182,8 +194,9 @@ fn one_rotation_at_a_time() {
         let third = MasterKey::from_bytes([44; 32]);
         let keys = KeyRing::new(key(), [next(), third.clone()]);
         let store = open(&fixture.database, keys).await;
-        store.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun")).await.unwrap();
-        let second = store.begin_key_rotation(at(1.0), &third.id_hex(), entry("begun")).await;
+        store.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun"), false).await.unwrap();
+        let second =
+            store.begin_key_rotation(at(1.0), &third.id_hex(), entry("begun"), false).await;
         assert_eq!(code(second), "key_rotation_unfinished");
         store.close().await;
     });

@@ -111,6 +111,9 @@ pub struct KeyRotateArgs {
     /// [default, for an embedded database: a new key that takes the place of DATA/master.key].
     #[arg(long, value_name = "SOURCE")]
     pub to: Option<KeySource>,
+    /// Go on though control planes that share the database do not have the next key: they end.
+    #[arg(long)]
+    pub force: bool,
     /// Why; kept in the audit.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,

@@ -117,7 +117,7 @@ mod tests {
             subject: next.id_hex(),
             detail: serde_json::json!({}),
         };
-        rotates.begin_key_rotation(Timestamp::EPOCH, &next.id_hex(), entry).await.unwrap();
+        rotates.begin_key_rotation(Timestamp::EPOCH, &next.id_hex(), entry, false).await.unwrap();
         let ended = end_of(&store).await;
         assert_eq!(ended.code(), "master_key_changed");
         assert!(ended.to_string().contains(&next.id_hex()), "{ended}");

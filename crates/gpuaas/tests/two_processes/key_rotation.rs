@@ -107,10 +107,17 @@ fn replicas_go_on_through_a_rotation() {
     a.good(&token, &format!("site add lab --url {url} --api-key-file {key}"));
     a.good(&token, "profile add zero");
 
-    let mut rotate = gpuaas();
-    rotate.args(["key", "rotate", "--reason", "test", "--database", replicas.database.url()]);
-    rotate.args(["--master-key", &former, "--to", &next, "--data"]).arg(replicas.dir.path());
-    let output = rotate.output().unwrap();
+    let rotate = |options: &[&str]| {
+        let mut rotate = gpuaas();
+        rotate.args(["key", "rotate", "--reason", "test", "--database", replicas.database.url()]);
+        rotate.args(["--master-key", &former, "--to", &next, "--data"]).arg(replicas.dir.path());
+        rotate.args(options).output().unwrap()
+    };
+    let output = rotate(&[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("error control_planes_lack_key"), "{said}");
+    a.good(&token, &format!("site set lab --api-key-file {key}"));
+    let output = rotate(&["--force"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let id = String::from_utf8(output.stdout).unwrap();
 

@@ -1,0 +1,1 @@
+ALTER TABLE control_plane ADD COLUMN master_keys TEXT;
