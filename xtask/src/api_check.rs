@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
 use crate::proc;
+use crate::python::Environment;
 
 pub(crate) const HELP: &str = "\
 Hold a running control plane to its OpenAPI document, once as each role.
@@ -32,6 +33,8 @@ Prints a line for each role and one JSON object. Exit code 0: no failures, or sk
 
 /// Version that the figures are of.
 const VERSION: &str = "4.32.5";
+const SCHEMATHESIS: Environment =
+    Environment { name: "schemathesis-4.32.5", packages: &["schemathesis==4.32.5"] };
 const SEED: &str = "1";
 /// The last one may take away what the others ask with.
 const ROLES: [&str; 4] = ["viewer", "operator", "approver", "admin"];
@@ -188,22 +191,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The program, in an environment of its own that every checkout shares.
+/// The program, in an environment of its own.
 fn installed() -> Result<PathBuf, String> {
-    let home = std::env::home_dir().ok_or("there is no home folder")?;
-    let folder = home.join(".cache/gpuaas").join(format!("schemathesis-{VERSION}"));
-    let program = folder.join("bin/schemathesis");
-    if program.is_file() {
-        return Ok(program);
-    }
-    eprintln!("note: Schemathesis {VERSION} is installed into {}", folder.display());
-    proc::quiet(Command::new("python3").args(["-m", "venv"]).arg(&folder))
-        .map_err(|said| proc::tail(&said, 2))?;
-    let mut pip = Command::new(folder.join("bin/python"));
-    let package = format!("schemathesis=={VERSION}");
-    proc::quiet(pip.args(["-m", "pip", "install", "--quiet", &package]))
-        .map_err(|said| proc::tail(&said, 2))?;
-    Ok(program)
+    SCHEMATHESIS.make()?;
+    SCHEMATHESIS.program("schemathesis").ok_or_else(|| "it was not made".to_owned())
 }
 
 /// Builds both executables; answers the folder that they are in.

@@ -24,6 +24,7 @@ mod metadata;
 mod outcome;
 mod postgres;
 mod proc;
+mod python;
 mod ratchet;
 mod real_host;
 mod scratch;

@@ -7,7 +7,7 @@ use crate::making::Making;
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
-use crate::{postgres, proc, real_host, setup, vm};
+use crate::{postgres, proc, python, real_host, setup, vm};
 
 pub(crate) const HELP: &str = "\
 Set up what the tests need, then run the whole suite.
@@ -30,6 +30,8 @@ What it sets up:
   systems     without ARGS and as root on Debian or Ubuntu, the systems of the emulated machine
               (cargo xtask vm) and of the real host (cargo xtask real-host), some 1.3 GB below
               ~/.cache/gpuaas, made once while the tests are built and used by every checkout
+  Python      without ARGS, securesystemslib and spdx-tools from PyPI in ~/.cache/gpuaas, made once;
+              set GPUAAS_TEST_PYTHON to an interpreter that has them
   PostgreSQL  a private one, gone afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
               your own, or pass --no-postgres to skip its tests
   files       what the tests write is in memory where /dev/shm has 4 GiB of room and 8 GiB of
@@ -41,6 +43,8 @@ What it sets up:
   threads     two tests at once for each processor; set NEXTEST_TEST_THREADS for another number";
 
 const POSTGRES: &str = "GPUAAS_TEST_POSTGRES";
+/// Interpreter that reads the statements of images.
+const PYTHON: &str = "GPUAAS_TEST_PYTHON";
 /// How many tests nextest runs at once.
 const THREADS: &str = "NEXTEST_TEST_THREADS";
 /// Tests at once for each processor: about half of a test's time it waits for processes and clocks.
@@ -87,6 +91,9 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let install = !request.fast && setup::ensure(request.install, request.is_whole());
     let systems =
         if request.is_whole() && install { begin_systems(&workspace) } else { Vec::new() };
+    if request.is_whole() && install {
+        make_python();
+    }
     let built = build_executables(&workspace);
     systems.into_iter().for_each(Making::end);
     let built = built?;
@@ -138,6 +145,16 @@ fn begin_systems(workspace: &Workspace) -> Vec<Making> {
     ]
 }
 
+/// What reads images' statements as others do; its tests skip where there is none.
+fn make_python() {
+    if proc::env(PYTHON).is_some() {
+        return;
+    }
+    if let Err(why) = python::LINEAGE.make() {
+        eprintln!("note: no securesystemslib and spdx-tools; their tests are skipped: {why}");
+    }
+}
+
 fn runner(nextest: bool) -> &'static [&'static str] {
     if nextest { &["nextest", "run"] } else { &["test"] }
 }
@@ -156,6 +173,11 @@ fn environment(
         {
             set.push((*variable, found.into_os_string()));
         }
+    }
+    if proc::env(PYTHON).is_none()
+        && let Some(python) = python::LINEAGE.program("python")
+    {
+        set.push((PYTHON, python.into_os_string()));
     }
     if proc::env(THREADS).is_none() {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,8 +1,8 @@
 //! What `gpuaas image sign` and `--sign-key` write, read by implementations that share no code with ours:
 //! DSSE by Python's securesystemslib, which in-toto uses, and SPDX by spdx-tools.
 //!
-//! Each is asked where it is installed (`pip install securesystemslib[crypto] spdx-tools`); else the test
-//! says what is missing. `GPUAAS_TEST_PYTHON` names another interpreter, such as that of an environment.
+//! `cargo xtask test` installs both where it can, and names the interpreter by `GPUAAS_TEST_PYTHON`; where
+//! that is unset the system's is asked. A test whose package is missing says so.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
