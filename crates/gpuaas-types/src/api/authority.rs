@@ -84,7 +84,7 @@ pub struct AuthorityReport {
     /// Hostnames of nodes with a live certificate of an authority that does not sign any more.
     pub nodes_with_former_certificate: Vec<String>,
     /// Hostnames of nodes that may still enroll with user-data of before the next authority was staged:
-    /// they would trust the former one alone. A reimage, or the end of the run, settles it.
+    /// they would trust the former one alone.
     #[serde(default)]
     pub nodes_to_enroll: Vec<String>,
 }
