@@ -183,17 +183,21 @@ const LIST_AFTER: &str = list_of_nodes!(
      WHERE before.id = $6)"
 );
 
+/// Identifiers first, and from there to the nodes: PostgreSQL reads all nodes for a row that fits one of
+/// several conditions, and keeps the order of joins that is written here (`postgres.rs`).
 const FIND: &str = concat!(
     "SELECT ",
     node_columns!(),
-    " FROM ",
-    node_from!(),
-    " WHERE node.id = $2 OR node.hostname = $1 OR node.system_id = $1 OR node.bmc_address = $1 \
-     OR node.id IN (SELECT node_id FROM node_mac WHERE mac_address = $3) \
-     OR node.id IN (SELECT node_id FROM run WHERE id = $2) \
-     OR node.id IN (SELECT host.id FROM roce_assignment JOIN node AS host \
+    " FROM (SELECT id FROM node WHERE id = $2 \
+     UNION SELECT id FROM node WHERE hostname = $1 \
+     UNION SELECT id FROM node WHERE system_id = $1 \
+     UNION SELECT id FROM node WHERE bmc_address = $1 \
+     UNION SELECT node_id FROM node_mac WHERE mac_address = $3 \
+     UNION SELECT node_id FROM run WHERE id = $2 \
+     UNION SELECT host.id FROM roce_assignment JOIN node AS host \
      ON host.site_id = roce_assignment.site_id AND host.hostname = roce_assignment.hostname \
-     WHERE roce_assignment.ip_address = $1) \
+     WHERE roce_assignment.ip_address = $1) AS found \
+     JOIN node ON node.id = found.id LEFT JOIN heartbeat ON heartbeat.node_id = node.id \
      ORDER BY CASE WHEN node.state IN ('retired', 'detached', 'deleted') THEN 1 ELSE 0 END, \
      node.created_at DESC"
 );

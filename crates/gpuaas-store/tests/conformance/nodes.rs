@@ -7,6 +7,7 @@ use gpuaas_store::{
 };
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
 use gpuaas_types::{NodeId, NodeState, ProfileId, RoceAssignmentId, RunKind, RunStatus, SiteId};
+use sqlx::{Connection as _, Row as _};
 
 use crate::fixture::{
     Fixture, NOON, at, code, event, id, mac_of, new_run, on_each_database, site_spec,
@@ -142,6 +143,63 @@ fn anything_finds_a_node() {
         }
         assert!(fixture.store.find_nodes("j22").await.unwrap().is_empty());
         assert_eq!(code(fixture.store.node(NodeId(id())).await), "not_found");
+    });
+}
+
+/// Rows of the nodes' table that PostgreSQL has read, and how often it has used one of the indices.
+async fn rows_read(direct: &mut sqlx::PgConnection) -> (i64, i64) {
+    let sql = "SELECT seq_tup_read + idx_tup_fetch, idx_scan FROM pg_stat_user_tables \
+               WHERE relname = 'node'";
+    sqlx::query("SELECT pg_stat_clear_snapshot()").execute(&mut *direct).await.unwrap();
+    let row = sqlx::query(sql).fetch_one(direct).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+/// PostgreSQL reads a whole table for a row that fits one of several conditions.
+#[test]
+fn a_node_is_found_without_reading_all_of_them() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let (node_id, _) = fixture.node("j22u11").await;
+        if fixture.store.engine() == "sqlite" {
+            return;
+        }
+        let mut direct = sqlx::PgConnection::connect(&fixture.database.url).await.unwrap();
+        let copies = "INSERT INTO node SELECT (jsonb_populate_record(node, jsonb_build_object(\
+                      'id', gen_random_uuid(), 'hostname', 'copy' || number, \
+                      'bmc_address', 'bmc' || number))).* \
+                      FROM node, generate_series(1, 2000) AS number";
+        sqlx::query(copies).execute(&mut direct).await.unwrap();
+        sqlx::query("ANALYZE node").execute(&mut direct).await.unwrap();
+        fixture.store.close().await;
+        direct.close().await.unwrap();
+
+        let mut direct = sqlx::PgConnection::connect(&fixture.database.url).await.unwrap();
+        let mut looks = tokio::time::interval(std::time::Duration::from_millis(20));
+        // A connection's counts are known once it has ended.
+        let count = "SELECT count(*) FROM pg_stat_activity \
+                     WHERE datname = current_database() AND backend_type = 'client backend'";
+        loop {
+            let row = sqlx::query(count).fetch_one(&mut direct).await.unwrap();
+            if row.get::<i64, _>(0) == 1 {
+                break;
+            }
+            looks.tick().await;
+        }
+        let (before, scans) = rows_read(&mut direct).await;
+        let store = fixture.database.open().await;
+        for text in ["j22u11", "copy7", &node_id.to_string()] {
+            assert_eq!(store.find_nodes(text).await.unwrap().len(), 1, "{text}");
+        }
+        store.close().await;
+        let read = loop {
+            let (rows, scans_now) = rows_read(&mut direct).await;
+            if scans_now > scans {
+                break rows - before;
+            }
+            looks.tick().await;
+        };
+        assert!(read < 200, "{read} rows were read to find 3 nodes of 2001");
     });
 }
 
