@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::BytesMut;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
@@ -21,6 +22,9 @@ use crate::region::Region;
 use crate::shared_region::{InProcessRegion, SharedRegion};
 use crate::sim_options::{SimOptions, build_region};
 use crate::wire::{ResponseDelivery, RestOfList, SimRequest};
+
+/// Memory that a request gets because of the length that it announces.
+const MAX_RESERVED_BYTES: usize = 8 << 20;
 
 /// Returns when the simulator is told to stop; a dropped handle tells it nothing.
 async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
@@ -98,6 +102,18 @@ impl Body for SimBody {
     }
 }
 
+/// Reads a body into one piece of memory: its parts and then all of it would be twice its length.
+async fn read_body(mut body: Incoming) -> hyper::Result<Bytes> {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(MAX_RESERVED_BYTES);
+    let mut bytes = BytesMut::with_capacity(announced.min(MAX_RESERVED_BYTES));
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes.freeze())
+}
+
 async fn handle_http(
     shared: Arc<SharedRegion>,
     request: hyper::Request<Incoming>,
@@ -111,7 +127,7 @@ async fn handle_http(
         query: head.uri.query().unwrap_or("").to_owned(),
         authorization: header("authorization"),
         content_type: header("content-type"),
-        body: body.collect().await.map_err(|_| ConnectionDropped)?.to_bytes(),
+        body: read_body(body).await.map_err(|_| ConnectionDropped)?,
     };
     let response = InProcessRegion(shared.clone()).call_in_parts(&request).await;
     if response.delivery == ResponseDelivery::Reset {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use maas_client::{
     AuthCause, BootResource, Client, Error as MaasError, NewBootResource, RefusalKind,
     UnknownCause, UploadTarget,
@@ -81,6 +81,7 @@ pub async fn upload(
         state: fresh,
         report,
         chunk_bytes: CHUNK_BYTES,
+        buffer: BytesMut::new(),
         to_confirm: false,
         failures: 0,
     };
@@ -102,6 +103,8 @@ struct Upload<'a> {
     state: UploadState,
     report: UploadReport,
     chunk_bytes: u64,
+    /// Memory of the piece before, for the next one.
+    buffer: BytesMut,
     /// A piece was sent again because it was absent; whether it arrived late shows next.
     to_confirm: bool,
     /// Pieces in a row that did not arrive.
@@ -333,14 +336,19 @@ impl Upload<'_> {
     async fn send_chunk(&mut self, target: UploadTarget) -> Result<(), UploadError> {
         let left = self.state.size_bytes - self.state.acknowledged_bytes;
         let length = left.min(self.chunk_bytes);
-        let mut chunk = vec![0; usize::try_from(length).unwrap_or_default()];
+        let mut chunk = std::mem::take(&mut self.buffer);
+        chunk.resize(usize::try_from(length).unwrap_or_default(), 0);
         self.source
             .read_at(self.state.acknowledged_bytes, &mut chunk)
             .map_err(UploadError::Source)?;
         self.state.in_flight_bytes = length;
         self.state_file.write(&self.state)?;
         self.report.sent_bytes += length;
-        match self.client.upload_chunk(target, Bytes::from(chunk)).await {
+        let chunk = chunk.freeze();
+        let sent = self.client.upload_chunk(target, chunk.clone()).await;
+        // A transport that gave up may still have it.
+        self.buffer = chunk.try_into_mut().unwrap_or_default();
+        match sent {
             Ok(()) => self.acknowledge(length).await,
             Err(error) => self.recover(length, error).await,
         }
