@@ -201,7 +201,8 @@ pub(crate) async fn tasks(
         let at = Some(ctx.signing_time());
         return Ok(Json(TaskBatch { heartbeat_wanted, at, ..batch }).into_response());
     }
-    let waiting = wait_for_tasks(ctx, agent, permit, signal, Instant::now() + wait);
+    let end = ctx.task_signals().end(wait);
+    let waiting = wait_for_tasks(ctx, agent, permit, signal, end);
     match may_hold {
         Some(_) => Ok(Held::response(async move { waiting.await.into_response() })),
         None => waiting.await,
