@@ -31,7 +31,7 @@ const fn plain(name: &'static str, package: &'static str, present: fn() -> bool)
     Tool { name, package, present, services: &[], guards: &[] }
 }
 
-const TOOLS: [Tool; 21] = [
+const TOOLS: [Tool; 26] = [
     Tool {
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
@@ -51,6 +51,16 @@ const TOOLS: [Tool; 21] = [
     }),
     plain("curl", "curl", || proc::find("curl").is_some()),
     plain("mkfs.ext4", "e2fsprogs", || proc::find("mkfs.ext4").is_some()),
+    plain("mkfs.vfat", "dosfstools", || proc::find("mkfs.vfat").is_some()),
+    plain("sfdisk", "fdisk", || proc::find("sfdisk").is_some()),
+    plain("gpg", "gpg", || proc::find("gpg").is_some()),
+    plain("qemu-img", "qemu-utils", || proc::find("qemu-img").is_some()),
+    plain("UEFI firmware for QEMU", "ovmf", || {
+        // The first is Debian 12's and Ubuntu 24.04's, the second that of releases before.
+        ["OVMF_CODE_4M.fd", "OVMF_CODE.fd"]
+            .iter()
+            .any(|name| Path::new("/usr/share/OVMF").join(name).exists())
+    }),
     plain("netplan", "netplan.io", || proc::find("netplan").is_some()),
     plain("dnsmasq", "dnsmasq-base", || proc::find("dnsmasq").is_some()),
     plain("nft", "nftables", || proc::find("nft").is_some()),
@@ -102,11 +112,10 @@ pub(crate) const REAL_HOST: &[Tool] = &[
 /// # Errors
 /// What is missing afterwards, and how to get it.
 pub(crate) fn have(tools: &[Tool]) -> Result<(), String> {
-    let missing: Vec<&Tool> = tools.iter().filter(|tool| !(tool.present)()).collect();
-    if !missing.is_empty() && proc::find("apt-get").is_some() && proc::is_root() {
-        Apt::default().install(&missing);
+    if proc::find("apt-get").is_some() && proc::is_root() {
+        install_missing(tools, &mut Apt::default());
     }
-    let absent: Vec<&Tool> = missing.into_iter().filter(|tool| !(tool.present)()).collect();
+    let absent = absent(tools);
     if absent.is_empty() {
         return Ok(());
     }
@@ -124,15 +133,17 @@ pub(crate) fn have(tools: &[Tool]) -> Result<(), String> {
 /// prints a note for each tool that is still missing afterwards. Somebody at a terminal is asked
 /// first, about what `systems` are made with, too. Answers whether packages may be installed.
 pub(crate) fn ensure(install: bool, systems: bool) -> bool {
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !(tool.present)()).collect();
     let can = install && proc::find("apt-get").is_some() && proc::is_root();
     let of_systems = if systems { [MACHINE, REAL_HOST].concat() } else { Vec::new() };
-    let wanted = packages(missing.iter().copied().chain(&of_systems));
-    let agreed = can && (wanted.is_empty() || ask(&wanted));
+    let wanted = [&TOOLS[..], &of_systems].concat();
+    let agreed = can && {
+        let packages = packages(absent(&wanted));
+        packages.is_empty() || ask(&packages)
+    };
     if agreed {
-        Apt::default().install(&missing);
+        install_missing(&wanted, &mut Apt::default());
     }
-    let absent: Vec<&Tool> = missing.into_iter().filter(|t| !(t.present)()).collect();
+    let absent = absent(&TOOLS);
     for tool in &absent {
         eprintln!("note: {} is not installed; its tests are skipped", tool.name);
     }
@@ -142,10 +153,30 @@ pub(crate) fn ensure(install: bool, systems: bool) -> bool {
     install && (agreed || !can)
 }
 
-/// Packages of those tools that are not there, each once.
+fn absent(tools: &[Tool]) -> Vec<&Tool> {
+    tools.iter().filter(|tool| !(tool.present)()).collect()
+}
+
+/// Their packages, each once.
 fn packages<'a>(tools: impl IntoIterator<Item = &'a Tool>) -> Vec<&'static str> {
-    let absent = tools.into_iter().filter(|tool| !(tool.present)());
-    absent.map(|tool| tool.package).collect::<BTreeSet<_>>().into_iter().collect()
+    tools.into_iter().map(|tool| tool.package).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Installs what is missing of `tools`, and then what one of these packages had to remove: a newer
+/// qemu-utils than the distribution's does not stay beside the distribution's qemu-system-x86.
+fn install_missing(tools: &[Tool], installer: &mut impl Installer) {
+    for _ in 0..2 {
+        tools.iter().for_each(|tool| {
+            if !(tool.present)() {
+                installer.install(tool);
+            }
+        });
+    }
+}
+
+/// What brings a tool's package, and says so where it cannot.
+trait Installer {
+    fn install(&mut self, tool: &Tool);
 }
 
 /// Whether whoever sits at the terminal agrees; where nobody does, as in CI, the command itself was
@@ -171,21 +202,18 @@ struct Apt {
     updated: bool,
 }
 
-impl Apt {
-    fn install(&mut self, tools: &[&Tool]) {
-        for tool in tools {
-            eprintln!("installing {} (apt-get)", tool.package);
-            if let Err(said) = self.install_one(tool) {
-                eprintln!(
-                    "note: apt-get could not install {}: {}",
-                    tool.package,
-                    proc::tail(&said, 3)
-                );
-            }
+impl Installer for Apt {
+    fn install(&mut self, tool: &Tool) {
+        eprintln!("installing {} (apt-get)", tool.package);
+        if let Err(said) = self.try_install(tool) {
+            let said = proc::tail(&said, 3);
+            eprintln!("note: apt-get could not install {}: {said}", tool.package);
         }
     }
+}
 
-    fn install_one(&mut self, tool: &Tool) -> Result<(), String> {
+impl Apt {
+    fn try_install(&mut self, tool: &Tool) -> Result<(), String> {
         for (path, content) in tool.guards {
             guard(Path::new(path), content)?;
         }
@@ -273,9 +301,33 @@ mod tests {
 
     #[test]
     fn packages_are_named_once_and_only_where_they_are_missing() {
-        let absent = plain("a", "one", || false);
+        let missing = plain("a", "one", || false);
         let there = plain("b", "two", || true);
-        assert_eq!(packages(&[absent, there, absent]), ["one"]);
+        assert_eq!(packages(absent(&[missing, there, missing])), ["one"]);
+    }
+
+    #[test]
+    fn what_an_installation_removes_is_installed_again() {
+        use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+        static UTILS: AtomicBool = AtomicBool::new(true);
+        static SYSTEM: AtomicBool = AtomicBool::new(false);
+
+        struct Removing(Vec<&'static str>);
+        impl Installer for Removing {
+            fn install(&mut self, tool: &Tool) {
+                self.0.push(tool.package);
+                let is_system = tool.package == "system";
+                SYSTEM.fetch_or(is_system, SeqCst);
+                UTILS.store(!is_system, SeqCst);
+            }
+        }
+
+        let utils = plain("qemu-img", "utils", || UTILS.load(SeqCst));
+        let system = plain("qemu-system", "system", || SYSTEM.load(SeqCst));
+        let mut removing = Removing(Vec::new());
+        install_missing(&[utils, system], &mut removing);
+        assert_eq!(removing.0, ["system", "utils"]);
+        assert!(absent(&[utils, system]).is_empty());
     }
 
     #[test]
