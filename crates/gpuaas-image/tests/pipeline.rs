@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use gpuaas_image::overrides::{
-    OVERRIDES, OverrideError, OverrideSource, ResolvedOverrides, check_names,
+    OVERRIDES, OverrideError, OverrideSource, PREFIX, ResolvedOverrides, check_names,
 };
 use gpuaas_image::plan::{EmbeddedBundle, ImagePlan, PipelineWay, PlanContext, PlanError};
 use gpuaas_image::recipe::ImageRecipe;
@@ -85,6 +86,35 @@ fn the_overrides_are_those_of_the_runbook_with_its_defaults() {
     for row in OVERRIDES {
         assert_eq!(row.flag, row.name.to_lowercase().replace('_', "-"));
     }
+}
+
+/// The runbook itself, where it lies beside the checkout.
+#[test]
+fn the_runbook_names_these_overrides_and_defaults() {
+    let runbook = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared/seeds/2_h200_host_image_pipeline_runbook.txt");
+    let Ok(runbook) = std::fs::read_to_string(&runbook) else {
+        return println!("skipped: there is no {}", runbook.display());
+    };
+    let known = RUNBOOK.map(|(name, _)| name);
+    // Every mention, in commands too, and the bullets that say what each does.
+    let mentions = runbook.split(PREFIX).skip(1);
+    let named: BTreeSet<&str> = mentions
+        .map(|rest| rest.split(|c: char| !c.is_ascii_uppercase() && c != '_').next().unwrap())
+        .collect();
+    assert_eq!(named, BTreeSet::from(known));
+    let mut defaults = 0;
+    for (bullet, said) in runbook.lines().filter_map(|line| line.split_once("Defaults to ")) {
+        let Some((_, rest)) = bullet.split_once(PREFIX) else { continue };
+        let name = rest.split([':', '=']).next().unwrap();
+        let (_, value) = RUNBOOK.into_iter().find(|(known, _)| *known == name).unwrap();
+        // The staging folder's default is below the home of whoever runs it.
+        let wanted =
+            if name == "UPLOAD_STAGING_DIR" { "$HOME/gpuaas-maas-host-images" } else { value };
+        assert!(said.starts_with(wanted), "{name}: {wanted:?}, and the runbook says {said:?}");
+        defaults += 1;
+    }
+    assert_eq!(defaults, 8, "bullets with a default");
 }
 
 /// A value for each override, and a text that the plan has with it and not without.

@@ -160,6 +160,17 @@ async fn a_profile_pins_the_digest_and_goes_back_to_the_image_before() {
 }
 
 #[tokio::test]
+async fn a_profile_s_pin_on_another_file_is_not_deployed() {
+    let rig = rig().await;
+    transition(&rig, NEW, transition_body("approved")).await.unwrap();
+    let pin = |fill: &str| json!({ "distro_series": NEW, "image_sha256": digest(fill) });
+    rig.patch("/api/v1/profiles/h200", pin("00")).await.ok();
+    assert_eq!(onboard_code(&rig, "j22u11").await, "image_digest_differs");
+    rig.patch("/api/v1/profiles/h200", pin("9f")).await.ok();
+    rig.onboard("j22u11").await;
+}
+
+#[tokio::test]
 async fn what_a_node_or_a_profile_names_is_not_deleted() {
     let rig = rig().await;
     transition(&rig, NEW, transition_body("approved")).await.unwrap();
