@@ -7,14 +7,20 @@
 //! is built.
 //!
 //! The archive's index of the distribution (`InRelease`, signed) stands for the versions of all
-//! packages: it names the digest of every index, and each index those of its packages.
+//! packages: it names the digest of every index, and each index those of its packages. Archives beside
+//! the distribution's count with their indices and their keys.
 
 mod base;
 mod cloud_image;
 mod configure;
 mod error;
 mod layer;
+#[cfg(test)]
+mod publishing;
 mod record;
+mod repository;
+#[cfg(test)]
+mod repository_tests;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -30,6 +36,7 @@ pub use base::{BasePackages, BaseSnapshot, ImageBase, MadePackages, MmdebstrapBa
 pub use cloud_image::CloudImageBase;
 pub use error::BuildError;
 pub use record::CURTIN_HOOK;
+pub use repository::{SignedRepository, TrustedRepository};
 pub use request::{BuildOutcome, BuildRequest, EmbeddedFile};
 
 use crate::lint::{LintOptions, lint};
@@ -47,7 +54,10 @@ const STEPS: u32 = 1;
 /// [`BuildError`]; the target is as it was then.
 pub fn build(request: &BuildRequest, base: &dyn ImageBase) -> Result<BuildOutcome, BuildError> {
     let store = LayerStore::open(&request.cache)?;
-    let snapshot = base.snapshot(store.scratch())?;
+    let base_snapshot = base.snapshot(store.scratch())?;
+    let trusted = |one: &SignedRepository| one.trusted(store.scratch());
+    let repositories = request.repositories.iter().map(trusted).collect::<Result<Vec<_>, _>>()?;
+    let snapshot = with_repositories(&base_snapshot, &repositories);
     let input_digest = digest_of_text(&(&request.plan_digest, &snapshot.digest, STEPS));
     if let Some(known) = store.outcome(&input_digest)?
         && is_archive(&request.target, &known)?
@@ -61,15 +71,20 @@ pub fn build(request: &BuildRequest, base: &dyn ImageBase) -> Result<BuildOutcom
         &request.optional,
         STEPS,
     ));
-    let wanted = BasePackages { required: &request.required, optional: &request.optional };
+    let wanted = BasePackages {
+        required: &request.required,
+        optional: &request.optional,
+        repositories: &repositories,
+    };
     let (packages, was_there) =
-        store.layer(&packages_key, |folder| base.make(&snapshot, &wanted, folder))?;
+        store.layer(&packages_key, |folder| base.make(&base_snapshot, &wanted, folder))?;
     let tree = store.copy(&packages)?;
     let details = record::ImageDetails {
         request,
         input_digest: &input_digest,
         snapshot: &snapshot,
         optional_missing: &packages.made.optional_missing,
+        repositories: &repositories,
     };
     configure(tree.path(), &details)?;
     let options = PackOptions {
@@ -92,6 +107,19 @@ pub fn build(request: &BuildRequest, base: &dyn ImageBase) -> Result<BuildOutcom
     };
     store.keep_outcome(&outcome)?;
     Ok(outcome)
+}
+
+/// The state of the base with that of the archives beside it.
+fn with_repositories(base: &BaseSnapshot, repositories: &[TrustedRepository]) -> BaseSnapshot {
+    if repositories.is_empty() {
+        return base.clone();
+    }
+    let digests: Vec<&str> = repositories.iter().map(|one| one.digest.as_str()).collect();
+    let epochs = repositories.iter().map(|one| one.epoch_seconds);
+    BaseSnapshot {
+        digest: digest_of_text(&(&base.digest, digests)),
+        epoch_seconds: epochs.fold(base.epoch_seconds, i64::max),
+    }
 }
 
 /// The finished archive, by the rules of `gpuaas image lint`.

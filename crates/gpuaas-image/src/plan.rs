@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::build::SignedRepository;
 use crate::overrides::{DISK_TYPES, OverrideSource, ResolvedOverrides};
 use crate::recipe::{ImageRecipe, RecipeBase, RecipeFile, RecipeSwitch};
 
@@ -281,12 +282,29 @@ pub fn recipe_files(recipe: &ImageRecipe, overrides: &ResolvedOverrides) -> Vec<
     files.map(|file| (file.path.clone(), filled(&file.content))).collect()
 }
 
-/// Names of the recipe's archives of packages that are switched on.
+/// The recipe's archives of packages that are switched on, with their values in them. Where a site serves
+/// its own key, the fingerprint of the publisher's says nothing.
 #[must_use]
-pub fn recipe_repositories(recipe: &ImageRecipe, overrides: &ResolvedOverrides) -> Vec<String> {
+pub fn recipe_repositories(
+    recipe: &ImageRecipe,
+    overrides: &ResolvedOverrides,
+) -> Vec<SignedRepository> {
     let on = recipe.repositories.iter();
     let on = on.filter(|one| one.when.is_none_or(|switch| is_on(overrides, switch)));
-    on.map(|repository| repository.name.clone()).collect()
+    on.map(|repository| {
+        let (url, key_url) = match repository.name.as_str() {
+            "doca" => (overrides.value("DOCA_REPO_URL"), overrides.value("DOCA_KEY_URL")),
+            _ => (repository.url.as_str(), repository.key.as_str()),
+        };
+        let is_publishers = key_url == repository.key;
+        SignedRepository {
+            name: repository.name.clone(),
+            url: url.to_owned(),
+            key_url: key_url.to_owned(),
+            fingerprints: if is_publishers { repository.fingerprints.clone() } else { Vec::new() },
+        }
+    })
+    .collect()
 }
 
 fn planned_build(
@@ -299,13 +317,13 @@ fn planned_build(
         "" => of_recipe,
         names => names.split(',').map(|name| name.trim().to_owned()).collect(),
     };
-    let repositories = recipe.repositories.iter().filter(|one| one.when.is_none_or(is_on));
-    let repositories = repositories.map(|repository| {
-        let (url, key) = match repository.name.as_str() {
-            "doca" => (overrides.value("DOCA_REPO_URL"), overrides.value("DOCA_KEY_URL")),
-            _ => (repository.url.as_str(), repository.key.as_str()),
+    let repositories = recipe_repositories(recipe, overrides).into_iter().map(|repository| {
+        let SignedRepository { name, url, key_url, fingerprints } = repository;
+        let keys = match fingerprints.as_slice() {
+            [] => "whichever keys it serves".to_owned(),
+            some => some.join(", "),
         };
-        format!("{}  {url}  signed by {key}", repository.name)
+        format!("{name}  {url}  signed by {key_url}  {keys}")
     });
     let files = recipe.files.iter().filter(|file| file.when.is_none_or(is_on));
     let mut files: Vec<String> = files.map(|file| file.path.clone()).collect();

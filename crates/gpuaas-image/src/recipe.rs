@@ -128,8 +128,12 @@ pub struct PackageRepository {
     pub name: String,
     /// Where it is.
     pub url: String,
-    /// Where its signing key is.
+    /// Where the keys are that may sign it.
     pub key: String,
+    /// Fingerprints that these keys have to have, in upper-case hex digits; empty: the keys that are
+    /// served there count.
+    #[serde(default)]
+    pub fingerprints: Vec<String>,
     /// Only with this switch.
     #[serde(default)]
     pub when: Option<RecipeSwitch>,
@@ -236,6 +240,13 @@ impl ImageRecipe {
             }
         }
         for repository in &self.repositories {
+            let field = format!("repositories.{}", repository.name);
+            if !is_name(&repository.name) {
+                return fault(field, "a name is lower-case letters, digits, - and .");
+            }
+            if !repository.fingerprints.iter().all(|text| is_fingerprint(text)) {
+                return fault(field, "a fingerprint is 40 or 64 upper-case hex digits");
+            }
             for url in [&repository.url, &repository.key] {
                 if !url.starts_with("https://") {
                     let field = format!("repositories.{}", repository.name);
@@ -258,6 +269,11 @@ impl ImageRecipe {
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(plain)
+}
+
+fn is_fingerprint(text: &str) -> bool {
+    let is_digit = |c: char| c.is_ascii_digit() || matches!(c, 'A'..='F');
+    matches!(text.len(), 40 | 64) && text.chars().all(is_digit)
 }
 
 /// Whether Debian's policy allows the name, with an architecture behind a colon or without.
@@ -312,6 +328,8 @@ mod tests {
             ("- name: docker", "- name: base", "groups.base: two groups"),
             ("path: /etc/docker/daemon.json", "path: /etc/../x", "a path is absolute"),
             ("url: https://nvidia.github.io", "url: http://nvidia.github.io", "over https"),
+            ("fingerprints: [EB69", "fingerprints: [eb69", "repositories.cuda: a fingerprint"),
+            ("- name: cuda", "- name: ../cuda", "repositories.../cuda: a name is"),
             ("maas_name: gpuaas", "maas_name: GPUaaS", "maas_name: a name is"),
             ("bundles:", "bundels:", "bundels"),
         ] {

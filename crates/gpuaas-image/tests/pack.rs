@@ -15,7 +15,7 @@ use gpuaas_image::entry::ArchiveEntry;
 use gpuaas_image::gzip::DEFAULT_LEVEL;
 use gpuaas_image::pack::{PackOptions, pack, pack_to_file};
 use gpuaas_image::tree_walk::TreeWalk;
-use rustix::fs::{CWD, FileType, Mode, XattrFlags, lsetxattr, makedev, mknodat};
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, lremovexattr, lsetxattr, makedev, mknodat};
 
 /// `cap_net_raw=ep` as the kernel keeps it (capabilities(7), `struct vfs_cap_data`).
 const CAP_NET_RAW: [u8; 20] = {
@@ -201,4 +201,49 @@ fn an_archive_is_complete_or_not_there() {
     assert_eq!(error.code(), "image_unwritable");
     assert_eq!(fs::metadata(&target).unwrap().len(), summary.tgz_bytes, "the old one is there");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was left behind");
+}
+
+/// An output that lets a file of the tree grow whenever it is written to.
+#[derive(Debug)]
+struct Growing<'a>(&'a Path);
+
+impl std::io::Write for Growing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        File::options().append(true).open(self.0)?.write_all(b"more")?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_tree_that_changes_is_refused_and_packed_when_nothing_runs_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("var.log");
+    File::create(&log).unwrap().set_len(64 << 20).unwrap();
+    let error = pack(folder.path(), Growing(&log), &options(1)).unwrap_err();
+    assert_eq!(error.code(), "image_tree_changed");
+    assert_eq!(error.hint(), "pack a tree that nothing runs in");
+    pack(folder.path(), Vec::new(), &options(1)).unwrap();
+}
+
+#[test]
+fn what_no_archive_can_say_is_refused_until_it_has_another_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    write(&file, b"x", 0o644);
+    if let Err(error) = lsetxattr(&file, "user.a=b", b"x", XattrFlags::empty()) {
+        return println!("skipped: extended attributes of users cannot be set here: {error}");
+    }
+    let error = pack(folder.path(), Vec::new(), &options(1)).unwrap_err();
+    assert_eq!(
+        (error.code(), error.hint()),
+        ("image_entry_unfit", "rename it, or take it out of the tree")
+    );
+    assert!(error.to_string().contains("extended attribute"), "{error}");
+    lremovexattr(&file, "user.a=b").unwrap();
+    lsetxattr(&file, "user.a", b"x", XattrFlags::empty()).unwrap();
+    pack(folder.path(), Vec::new(), &options(1)).unwrap();
 }

@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::BuildError;
 pub use super::layer::MadePackages;
+use super::repository::{TrustedRepository, write_sources};
 use crate::command::{Isolation, Tool, ToolError};
 
 /// Seconds that fetching an index may take.
@@ -31,6 +32,8 @@ pub struct BasePackages<'a> {
     pub required: &'a [String],
     /// One of these that is not to be had is said.
     pub optional: &'a [String],
+    /// Archives that they may come from, beside the base's own.
+    pub repositories: &'a [TrustedRepository],
 }
 
 /// A source of root file systems.
@@ -65,18 +68,30 @@ pub struct MmdebstrapBase {
     pub mirror: String,
 }
 
-/// Installs what the archive has of the optional packages, and says what it has not. Runs outside of
-/// the tree, which is `$1`; the rest are names.
+/// Puts the sources of further archives, the files of the folder `$1`, into the tree, which is `$2`.
+const ADD_SOURCES: &str = r#"
+set -eu
+mkdir -p "$2/etc/apt/sources.list.d"
+for source in "$1"/*; do
+    if [ -e "$source" ]; then cp "$source" "$2/etc/apt/sources.list.d/"; fi
+done
+"#;
+
+/// Installs those optional packages that can be, and says which cannot; then takes the sources of the
+/// folder `$1` out again. Runs outside of the tree, which is `$2`; the rest are names.
 const INSTALL_OPTIONAL: &str = r#"
 set -eu
-tree=$1
-shift
+sources=$1 tree=$2
+shift 2
 for name in "$@"; do
-    if [ -n "$(chroot "$tree" apt-cache show --no-all-versions "$name" 2>/dev/null)" ]; then
+    if chroot "$tree" apt-get -s -q install --no-install-recommends "$name" >/dev/null 2>&1; then
         chroot "$tree" apt-get -q -y install --no-install-recommends "$name" >&2
     else
         printf '%s\n' "$name" >>"$tree/optional-missing"
     fi
+done
+for source in "$sources"/*; do
+    rm -f "$tree/etc/apt/sources.list.d/${source##*/}"
 done
 "#;
 
@@ -101,7 +116,10 @@ impl ImageBase for MmdebstrapBase {
         if !Path::new("/usr/bin/mmdebstrap").exists() {
             return Err(BuildError::ToolMissing("mmdebstrap"));
         }
-        let hook = hook_file(tree)?;
+        let sources = write_sources(packages.repositories, tree)?;
+        let add = hook_file(tree, "add-sources.sh", ADD_SOURCES)?;
+        let install_optional = hook_file(tree, "install-optional.sh", INSTALL_OPTIONAL)?;
+        let hook = |file: &Path| format!("sh {} {} \"$1\"", file.display(), sources.display());
         let names = packages.optional.join(" ");
         let install = Tool::isolated(
             "install packages",
@@ -116,13 +134,17 @@ impl ImageBase for MmdebstrapBase {
             .arg("--format=directory")
             .arg(format!("--include={}", packages.required.join(",")))
             .arg("--aptopt=APT::Install-Recommends \"false\"")
-            .arg(format!("--customize-hook=sh {} \"$1\" {names}", hook.display()))
+            .arg(format!("--setup-hook={}", hook(&add)))
+            .arg(format!("--customize-hook={} {names}", hook(&install_optional)))
             .arg(&self.suite)
             .arg(tree)
             .arg(&self.mirror)
             .run();
-        fs::remove_file(&hook)?;
-        installed.map_err(|error| missing_package(error.into()))?;
+        for file in [&add, &install_optional] {
+            fs::remove_file(file)?;
+        }
+        fs::remove_dir_all(&sources)?;
+        installed.map_err(|error| packages_error(error.into(), packages.repositories))?;
         let missing = fs::read_to_string(tree.join("optional-missing")).unwrap_or_default();
         if !missing.is_empty() {
             fs::remove_file(tree.join("optional-missing"))?;
@@ -140,11 +162,16 @@ pub(super) fn archive_snapshot(
     suite: &str,
     scratch: &Path,
 ) -> Result<BaseSnapshot, BuildError> {
-    let url = format!("{}/dists/{suite}/InRelease", mirror.trim_end_matches('/'));
+    index_snapshot(&format!("{}/dists/{suite}/InRelease", mirror.trim_end_matches('/')), scratch)
+}
+
+/// The state of an archive whose index is at `url`.
+pub(super) fn index_snapshot(url: &str, scratch: &Path) -> Result<BaseSnapshot, BuildError> {
     let target = scratch.join("InRelease");
-    fetch(&url, &target, INDEX_SECONDS)?;
+    fetch(url, &target, INDEX_SECONDS)?;
     let text = fs::read_to_string(&target)?;
-    let epoch_seconds = release_date(&text).ok_or(BuildError::SourceMalformed(url))?;
+    let malformed = || BuildError::SourceMalformed(url.to_owned());
+    let epoch_seconds = release_date(&text).ok_or_else(malformed)?;
     let digest = hex::encode(Sha256::digest(text.as_bytes()));
     Ok(BaseSnapshot { digest, epoch_seconds })
 }
@@ -153,7 +180,7 @@ pub(super) fn archive_snapshot(
 pub(super) fn fetch(url: &str, target: &Path, seconds: u64) -> Result<(), BuildError> {
     let client = "/usr/lib/apt/apt-helper";
     if !Path::new(client).exists() {
-        return Err(BuildError::ToolMissing("apt"));
+        return Err(BuildError::ToolMissing("apt-helper"));
     }
     // What is there would be asked for with its time, and kept where the server has none that is newer.
     match fs::remove_file(target) {
@@ -171,16 +198,26 @@ pub(super) fn fetch(url: &str, target: &Path, seconds: u64) -> Result<(), BuildE
     })
 }
 
-/// The hook beside the tree, whose path has no blank of its own making.
-fn hook_file(tree: &Path) -> Result<PathBuf, BuildError> {
-    let path = std::path::absolute(tree.with_file_name("install-optional.sh"))?;
-    fs::write(&path, INSTALL_OPTIONAL)?;
+/// A hook beside the tree, whose path has no blank of its own making.
+fn hook_file(tree: &Path, name: &str, script: &str) -> Result<PathBuf, BuildError> {
+    let path = std::path::absolute(tree.with_file_name(name))?;
+    fs::write(&path, script)?;
     Ok(path)
 }
 
-/// Apt's sentence about a package that is not there, as an error of its own.
-pub(super) fn missing_package(error: BuildError) -> BuildError {
+/// Apt's sentences about a package that is not there, and about an index that the right keys have not
+/// signed, as errors of their own.
+pub(super) fn packages_error(error: BuildError, repositories: &[TrustedRepository]) -> BuildError {
     let BuildError::Step { output, .. } = &error else { return error };
+    let unsigned = output.lines().filter(|line| {
+        line.contains("is not signed") || line.contains("signatures couldn't be verified")
+    });
+    for line in unsigned {
+        if let Some(repository) = repositories.iter().find(|one| line.contains(one.url())) {
+            let (name, detail) = (repository.name().to_owned(), line.trim().to_owned());
+            return BuildError::RepositoryUntrusted { name, detail };
+        }
+    }
     let name = output.lines().find_map(|line| {
         let rest = line.split_once("Unable to locate package ")?.1;
         rest.split_whitespace().next()
@@ -248,6 +285,24 @@ mod tests {
     }
 
     #[test]
+    fn a_mirror_that_does_not_answer_is_changed_for_one_that_does() {
+        if let Some(tool) = super::super::publishing::missing(&["apt-get"]) {
+            return println!("skipped: there is no {tool}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (index, scratch) = (folder.path().join("dists/stable"), folder.path().join("scratch"));
+        fs::create_dir_all(&index).unwrap();
+        fs::create_dir(&scratch).unwrap();
+        fs::write(index.join("InRelease"), "Date: Thu, 01 Jan 1970 00:00:09 UTC\n").unwrap();
+        let url = super::super::publishing::serve(folder.path());
+        let base = |mirror: String| MmdebstrapBase { suite: "stable".to_owned(), mirror };
+        let error = base(format!("{url}/elsewhere")).snapshot(&scratch).unwrap_err();
+        assert_eq!(error.code(), "image_source_unreachable");
+        assert!(error.hint().contains("--base-url"), "{}", error.hint());
+        assert_eq!(base(url).snapshot(&scratch).unwrap().epoch_seconds, 9);
+    }
+
+    #[test]
     fn packages_of_a_status_are_those_that_are_installed() {
         let status = "Package: b\nStatus: install ok installed\nVersion: 2-1\n\nPackage: a\nStatus: deinstall ok config-files\nVersion: 1\n\nPackage: c\nStatus: hold ok installed\nVersion: 3\n";
         assert_eq!(installed_packages(status), ["b=2-1", "c=3"]);
@@ -256,9 +311,10 @@ mod tests {
     #[test]
     fn a_package_that_is_not_there_is_named() {
         let step = |output: &str| BuildError::Step { step: "install", output: output.to_owned() };
-        let error = missing_package(step("x\nE: Unable to locate package linux-nothing\ny"));
+        let none = |said: &str| packages_error(step(said), &[]);
+        let error = none("x\nE: Unable to locate package linux-nothing\ny");
         assert_eq!(error.to_string(), "the archive has no package linux-nothing");
         assert!(error.hint().contains("optional"));
-        assert_eq!(missing_package(step("E: no space left")).code(), "image_build_failed");
+        assert_eq!(none("E: no space left").code(), "image_build_failed");
     }
 }

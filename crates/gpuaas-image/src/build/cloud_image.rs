@@ -11,9 +11,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::base::{
     BasePackages, BaseSnapshot, ImageBase, MadePackages, archive_snapshot, fetch,
-    installed_packages, missing_package,
+    installed_packages, packages_error,
 };
 use super::error::BuildError;
+use super::repository::write_sources;
 use crate::command::{Isolation, Tool};
 use crate::disk_image::{DiskFileSystem, file_systems};
 use crate::recipe::PackageArchive;
@@ -63,12 +64,13 @@ done
 rmdir "$at"
 "#;
 
-/// Installs packages in the folder `$1` from the archive `$2` with the release `$3`; `$4` are required
-/// ones, the rest optional ones. The disk's own sources are away meanwhile.
+/// Installs packages in the folder `$1` from the archive `$2` with the release `$3` and from the sources
+/// that are the files of the folder `$4`; `$5` are required packages, the rest optional ones. The disk's
+/// own sources are away meanwhile.
 const INSTALL: &str = r#"
 set -eu
-tree=$1 mirror=$2 suite=$3 required=$4
-shift 4
+tree=$1 mirror=$2 suite=$3 sources=$4 required=$5
+shift 5
 inside() { chroot "$tree" env -i LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 mount -t proc proc "$tree/proc"
 mount -t sysfs -o ro sysfs "$tree/sys"
@@ -79,14 +81,17 @@ cat /etc/resolv.conf >"$tree/etc/resolv.conf"
 printf '#!/bin/sh\nexit 101\n' >"$tree/usr/sbin/policy-rc.d"
 chmod 755 "$tree/usr/sbin/policy-rc.d"
 mv "$tree/etc/apt" "$tree/etc/apt.own"
-mkdir -p "$tree/etc/apt"
+mkdir -p "$tree/etc/apt/sources.list.d"
+for source in "$sources"/*; do
+    if [ -e "$source" ]; then cp "$source" "$tree/etc/apt/sources.list.d/"; fi
+done
 cp -a "$tree/etc/apt.own/trusted.gpg.d" "$tree/etc/apt/" 2>/dev/null || true
 printf 'deb %s %s main universe\n' "$mirror" "$suite" "$mirror" "$suite-updates" "$mirror" "$suite-security" \
     >"$tree/etc/apt/sources.list"
 inside apt-get -q update
 inside apt-get -q -y install --no-install-recommends $required
 for name in "$@"; do
-    if [ -n "$(inside apt-cache show --no-all-versions "$name" 2>/dev/null)" ]; then
+    if inside apt-get -s -q install --no-install-recommends "$name" >/dev/null 2>&1; then
         inside apt-get -q -y install --no-install-recommends "$name"
     else
         printf '%s\n' "$name" >>"$tree/optional-missing"
@@ -158,12 +163,15 @@ impl CloudImageBase {
             let first = packages.required.iter().chain(packages.optional).next();
             return Err(BuildError::PackageMissing(first.cloned().unwrap_or_default()));
         };
+        let sources = write_sources(packages.repositories, tree)?;
         let tool =
             Tool::isolated("install packages", "sh", Isolation::WithNetwork, INSTALL_SECONDS);
         let tool = tool.arg("-c").arg(INSTALL).arg("install").arg(tree).arg(&archive.mirror);
-        let tool = tool.arg(&archive.suite).arg(packages.required.join(" "));
+        let tool = tool.arg(&archive.suite).arg(&sources).arg(packages.required.join(" "));
         let tool = packages.optional.iter().fold(tool, Tool::arg);
-        tool.run().map_err(|error| missing_package(error.into()))?;
+        let installed = tool.run();
+        fs::remove_dir_all(&sources)?;
+        installed.map_err(|error| packages_error(error.into(), packages.repositories))?;
         let missing = fs::read_to_string(tree.join("optional-missing")).unwrap_or_default();
         if !missing.is_empty() {
             fs::remove_file(tree.join("optional-missing"))?;

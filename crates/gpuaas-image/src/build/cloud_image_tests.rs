@@ -1,11 +1,9 @@
 //! A cloud image of a publisher on this machine: its disk, its list, its signature, its keys.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::fs;
 use std::process::Command;
-use std::{fs, thread};
 
+use super::super::publishing::{missing, serve, sh};
 use super::super::tests::{is_root, unpack};
 use super::super::{BuildRequest, build};
 use super::*;
@@ -14,46 +12,6 @@ use crate::lint_benchmark::good_debian_archive;
 const MIB: u64 = 1 << 20;
 /// Programs without which there is no publisher.
 const TOOLS: [&str; 7] = ["qemu-img", "gpg", "gpgv", "sfdisk", "mkfs.ext4", "losetup", "apt-get"];
-
-fn missing() -> Option<&'static str> {
-    let is_there = |tool: &&str| {
-        ["/usr/bin", "/usr/sbin", "/sbin"].iter().any(|dir| Path::new(dir).join(tool).exists())
-    };
-    TOOLS.into_iter().find(|tool| !is_there(tool))
-}
-
-fn sh(folder: &Path, script: &str) {
-    let output = Command::new("sh").args(["-euc", script]).current_dir(folder).output().unwrap();
-    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Serves the files of a folder over HTTP, one request for each connection.
-fn serve(folder: &Path) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let folder = folder.to_owned();
-    thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            answer(stream, &folder);
-        }
-    });
-    format!("http://{address}")
-}
-
-fn answer(mut stream: TcpStream, folder: &Path) {
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
-    let Some(first) = lines.next() else { return };
-    lines.take_while(|line| !line.is_empty()).for_each(drop);
-    let name = first.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
-    let (status, body) = match fs::read(folder.join(name)) {
-        Ok(body) => ("200 OK", body),
-        Err(_) => ("404 Not Found", Vec::new()),
-    };
-    let head =
-        format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-    // A client that has what it wants may close.
-    stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).ok();
-}
 
 /// A publisher, and the base that is its disk.
 struct Publisher {
@@ -105,6 +63,7 @@ impl Publisher {
             plan_digest: "plan".to_owned(),
             required: Vec::new(),
             optional: Vec::new(),
+            repositories: Vec::new(),
             files: Vec::new(),
             bundles: Vec::new(),
             kernel_arguments: Vec::new(),
@@ -141,7 +100,7 @@ fn a_disk_that_its_publisher_signed_becomes_an_image_and_no_other_does() {
     if !is_root() {
         return;
     }
-    if let Some(tool) = missing() {
+    if let Some(tool) = missing(&TOOLS) {
         return println!("skipped: there is no {tool}");
     }
     let publisher = Publisher::new();

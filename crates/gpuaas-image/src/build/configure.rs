@@ -155,6 +155,7 @@ mod tests {
             plan_digest: "p".to_owned(),
             required: vec!["sudo".to_owned()],
             optional: vec!["rshim".to_owned(), "netdata".to_owned()],
+            repositories: Vec::new(),
             files: vec![EmbeddedFile {
                 path: path.to_owned(),
                 content: b"text\n".to_vec(),
@@ -179,6 +180,7 @@ mod tests {
                 input_digest: "i",
                 snapshot: &snapshot,
                 optional_missing: &missing,
+                repositories: &[],
             },
         )
     }

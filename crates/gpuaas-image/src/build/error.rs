@@ -31,6 +31,14 @@ pub enum BuildError {
         /// What is wrong with it.
         detail: String,
     },
+    /// An archive is not signed by the keys that the recipe names.
+    #[error("{name}: {detail}")]
+    RepositoryUntrusted {
+        /// Name of the archive in the recipe.
+        name: String,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// The index of the archive has no date.
     #[error("{0} has no date")]
     SourceMalformed(String),
@@ -86,6 +94,7 @@ impl BuildError {
             Self::ToolMissing(_) | Self::NotRoot(_) => "image_build_impossible_here",
             Self::SourceUnreachable { .. } | Self::SourceMalformed(_) => "image_source_unreachable",
             Self::BaseUntrusted { .. } => "image_base_untrusted",
+            Self::RepositoryUntrusted { .. } => "image_repository_untrusted",
             Self::PackageMissing(_) => "image_package_missing",
             Self::Step { .. } | Self::TimedOut { .. } => "image_build_failed",
             Self::Running(_) => "image_build_running",
@@ -100,12 +109,8 @@ impl BuildError {
     pub fn hint(&self) -> String {
         match self {
             Self::ToolMissing(tool) => {
-                let package = match *tool {
-                    "unshare" | "mount" => "util-linux",
-                    "qemu-img" => "qemu-utils",
-                    tool => tool,
-                };
-                format!("apt-get install {package}, or build on a host that has it (--build-host)")
+                let package = package_of(tool);
+                format!("`apt-get install {package}`, or build on a host that has it (--build-host)")
             }
             Self::NotRoot(_) => "build as root: owners and devices of the tree are root's".to_owned(),
             Self::SourceUnreachable { .. } | Self::SourceMalformed(_) => {
@@ -114,6 +119,9 @@ impl BuildError {
             Self::BaseUntrusted { .. } => {
                 "do not use it: take the image, its list and its signature from the publisher once more, and name the file with the publisher's keys as `keyring` of the recipe".to_owned()
             }
+            Self::RepositoryUntrusted { name, .. } => format!(
+                "do not use it: compare the fingerprint with the one that the publisher of {name} prints elsewhere, and name that one under `fingerprints` in the recipe"
+            ),
             Self::PackageMissing(name) => format!(
                 "take {name} out of the recipe's required packages, or make it optional there"
             ),
@@ -128,9 +136,40 @@ impl BuildError {
     }
 }
 
+/// Debian's package of a program that builds run.
+fn package_of(tool: &'static str) -> &'static str {
+    let known = PACKAGES.iter().find(|(name, _)| *name == tool);
+    known.map_or(tool, |(_, package)| package)
+}
+
+/// Programs that builds run, with the package of each that has another name.
+const PACKAGES: [(&str, &str); 2] = [("apt-helper", "apt"), ("qemu-img", "qemu-utils")];
+
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    #[test]
+    fn the_package_that_is_named_has_the_program() {
+        let tools = ["apt-helper", "gpg", "gpgv", "mmdebstrap", "qemu-img"];
+        for tool in tools {
+            let error = BuildError::ToolMissing(tool);
+            assert_eq!(error.code(), "image_build_impossible_here");
+            let package = package_of(tool);
+            assert!(error.hint().starts_with(&format!("`apt-get install {package}`")), "{tool}");
+            let mut dpkg = Command::new("dpkg-query");
+            match dpkg.args(["-L", package]).output() {
+                Ok(listed) if listed.status.success() => {
+                    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+                    let has = listed.lines().any(|path| path.ends_with(&format!("/{tool}")));
+                    assert!(has, "{package} has no {tool}: {listed}");
+                }
+                _ => println!("skipped: {package} is not installed by dpkg here"),
+            }
+        }
+    }
 
     #[test]
     fn a_program_that_fails_is_a_step_that_can_be_taken_again() {

@@ -148,7 +148,11 @@ mod tests {
             Ok(made.clone())
         };
         let store = LayerStore::open(folder.path()).unwrap();
-        assert_eq!(LayerStore::open(folder.path()).err().unwrap().code(), "image_build_running");
+        let running = LayerStore::open(folder.path()).err().unwrap();
+        assert_eq!(running.code(), "image_build_running");
+        assert_eq!(running.hint(), "wait for it, or build with another --cache");
+        let other = tempfile::tempdir().unwrap();
+        LayerStore::open(other.path()).unwrap();
         let stopped = store.layer("k", |tree| {
             fs::create_dir(tree)?;
             Err(BuildError::PackageMissing("x".to_owned()))
@@ -162,6 +166,7 @@ mod tests {
         assert_eq!(fs::read_to_string(layer.tree.join("file")).unwrap(), "x");
         drop(copy);
         drop(store);
+        LayerStore::open(folder.path()).unwrap();
         let left = fs::read_dir(folder.path()).unwrap();
         let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
         assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".scratch")));

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::base::BaseSnapshot;
+use super::repository::TrustedRepository;
 use super::request::{BuildRequest, EmbeddedFile};
 use crate::plan::{BUILD_RECORD, VALIDATOR};
 
@@ -20,21 +21,24 @@ pub(super) struct ImageDetails<'a> {
     pub(super) input_digest: &'a str,
     pub(super) snapshot: &'a BaseSnapshot,
     pub(super) optional_missing: &'a [String],
+    pub(super) repositories: &'a [TrustedRepository],
 }
 
 impl ImageDetails<'_> {
-    /// The files that every image has: the record of its build, its validator, curtin's hook.
+    /// The files that every image has: the record of its build, its validator, curtin's hook, and the
+    /// sources that it was made with, disabled.
     pub(super) fn own_files(&self) -> Vec<EmbeddedFile> {
         let file = |path: &str, text: String, mode: u32| EmbeddedFile {
             path: path.to_owned(),
             content: text.into_bytes(),
             mode,
         };
-        vec![
+        let own = [
             file(BUILD_RECORD, self.record(), 0o644),
             file(VALIDATOR, self.validator(), 0o755),
             file(CURTIN_HOOK, HOOK_TEXT.to_owned(), 0o755),
-        ]
+        ];
+        own.into_iter().chain(self.repositories.iter().map(TrustedRepository::disabled)).collect()
     }
 
     /// The record (docs/hosts.md#host-images). Its version is the digest of the inputs, because the

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::repository::SignedRepository;
+
 /// A file of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbeddedFile {
@@ -27,6 +29,8 @@ pub struct BuildRequest {
     pub required: Vec<String>,
     /// Packages that are recorded where they are missing.
     pub optional: Vec<String>,
+    /// Archives of packages beside the base's own.
+    pub repositories: Vec<SignedRepository>,
     /// Files that are written, with their values in them.
     pub files: Vec<EmbeddedFile>,
     /// Bundles, `name@version`.

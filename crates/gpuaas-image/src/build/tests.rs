@@ -76,6 +76,7 @@ impl Bench {
             plan_digest: "plan".to_owned(),
             required: vec!["dpkg".to_owned()],
             optional: vec!["rshim".to_owned()],
+            repositories: Vec::new(),
             files: vec![EmbeddedFile {
                 path: "/etc/default/grub.d/90-gpuaas.cfg".to_owned(),
                 content: b"GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX iommu=pt\"\n".to_vec(),

@@ -193,7 +193,7 @@ ImageBuildRunning "image_build_running" "Another build runs" {
     doc: "Another process builds with the same folder of layers",
 }
 ImageBuildUnsupported "image_build_unsupported" "This version does not build such an image" {
-    doc: "The recipe takes packages from further archives, or is to be built as a whole disk; its plan is shown by `gpuaas image pipeline --dry-run`",
+    doc: "The recipe is to be built as a whole disk; its plan is shown by `gpuaas image pipeline --dry-run`",
 }
 ImageChanged "image_changed" "The archive changed while it was tried" {
     doc: "A statement is about the bytes that were tried, and the file has others by now",
@@ -215,6 +215,9 @@ ImagePackageMissing "image_package_missing" "A required package is not to be had
 }
 ImageRecipeInvalid "image_recipe_invalid" "The recipe cannot be used" {
     doc: "A recipe has a field that recipes do not have, a value that does not fit, or leaves nothing to do",
+}
+ImageRepositoryUntrusted "image_repository_untrusted" "An archive of packages is not signed by whom the recipe names" {
+    doc: "The keys that an archive beside the base's own serves have other fingerprints than the recipe says, or the archive's index is signed by none of them",
 }
 ImageSourceUnreachable "image_source_unreachable" "The archive of packages does not answer" {
     doc: "Its signed index cannot be fetched, or is none",

@@ -80,20 +80,11 @@ fn base_of(planned: &PlannedImage) -> Result<Box<dyn ImageBase>, Failure> {
     let unsupported = |detail: String, hint: &str| {
         Failure::local(CommandCode::ImageBuildUnsupported, detail).hint(hint)
     };
-    let repositories = recipe_repositories(&planned.recipe, &planned.overrides);
-    if !repositories.is_empty() {
-        let detail =
-            format!("{} takes packages from {}", planned.recipe.name, repositories.join(", "));
-        return Err(unsupported(
-            detail,
-            "take repositories out of the recipe, or switch them off, such as with --enable-nvidia-repos=0",
-        ));
-    }
     if planned.overrides.value("MAAS_FILETYPE") != "tgz" {
         let detail = format!("the type {}", planned.overrides.value("MAAS_FILETYPE"));
         return Err(unsupported(
             detail,
-            "leave --maas-filetype out: MAAS makes disks of a tgz by itself",
+            "say --maas-filetype tgz: MAAS makes disks of a tgz by itself",
         ));
     }
     let url = planned.overrides.value("BASE_URL").to_owned();
@@ -136,6 +127,7 @@ fn request(
         plan_digest: plan.input_digest.clone(),
         required: steps.required.clone(),
         optional: steps.optional.clone(),
+        repositories: recipe_repositories(&planned.recipe, &planned.overrides),
         files,
         bundles: steps.bundles.iter().map(bundle).collect(),
         kernel_arguments: steps.kernel_arguments.split_whitespace().map(str::to_owned).collect(),
@@ -173,10 +165,9 @@ mod tests {
 
     #[test]
     fn what_is_not_built_here_is_refused_with_what_to_do() {
-        for (line, wanted) in [
-            ("gpuaas image build h200-host-ubuntu2404", "takes packages from"),
-            ("gpuaas image build host-debian12 --maas-filetype ddgz", "type ddgz"),
-        ] {
+        for (line, wanted) in
+            [("gpuaas image build host-debian12 --maas-filetype ddgz", "type ddgz")]
+        {
             let Cli { command: Command::Image(ImageCommand::Build(args)), .. } =
                 parse(line.split_whitespace()).unwrap()
             else {

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_refused_with_a_hint() {
         for (line, code) in [
-            ("gpuaas image pipeline", "image_build_unsupported"),
+            ("gpuaas image pipeline --maas-filetype ddgz", "image_build_unsupported"),
             (
                 "gpuaas image pipeline --build-host b7 --ssh-program /nowhere/ssh",
                 "image_build_host_unfit",
