@@ -163,22 +163,33 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command, ImageCommand, parse};
 
+    fn planned(line: &str) -> PlannedImage {
+        let Cli { command: Command::Image(ImageCommand::Build(args)), .. } =
+            parse(line.split_whitespace()).unwrap()
+        else {
+            panic!("{line}")
+        };
+        plan_image(&args.recipe, &args.overrides, None).unwrap()
+    }
+
     #[test]
     fn what_is_not_built_here_is_refused_with_what_to_do() {
-        for (line, wanted) in
-            [("gpuaas image build host-debian12 --maas-filetype ddgz", "type ddgz")]
-        {
-            let Cli { command: Command::Image(ImageCommand::Build(args)), .. } =
-                parse(line.split_whitespace()).unwrap()
-            else {
-                panic!("{line}")
-            };
-            let (mut terminal, _) = Terminal::captured();
-            let failure = run(&args, &mut terminal).unwrap_err();
-            assert_eq!(failure.code(), "image_build_unsupported", "{failure}");
-            assert!(failure.problem.detail.contains(wanted), "{failure}");
-            assert!(!failure.problem.hint.is_empty(), "{failure}");
-        }
+        let failure = base_of(&planned("gpuaas image build host-debian12 --maas-filetype ddgz"));
+        let failure = failure.err().unwrap();
+        assert_eq!(failure.code(), "image_build_unsupported", "{failure}");
+        assert!(failure.problem.detail.contains("type ddgz"), "{failure}");
+        assert!(failure.problem.hint.contains("say --maas-filetype tgz"), "{failure}");
+        base_of(&planned("gpuaas image build host-debian12 --maas-filetype tgz")).unwrap();
+    }
+
+    #[test]
+    fn the_recipe_for_h200_hosts_is_built_with_nvidias_archives() {
+        let planned = planned("gpuaas image build h200-host-ubuntu2404");
+        let request = request(&planned, "image.tar.gz".into(), "cache".into()).unwrap();
+        let names: Vec<&str> = request.repositories.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["cuda", "nvidia-container-toolkit"]);
+        assert!(request.repositories.iter().all(|one| one.fingerprints.len() == 1));
+        base_of(&planned).unwrap();
     }
 
     #[test]
