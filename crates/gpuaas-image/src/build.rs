@@ -22,6 +22,7 @@ mod repository;
 #[cfg(test)]
 mod repository_tests;
 mod request;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -32,15 +33,17 @@ use std::path::Path;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-pub use base::{BasePackages, BaseSnapshot, ImageBase, MadePackages, MmdebstrapBase};
+pub use base::{BasePackages, ImageBase, MadePackages, MmdebstrapBase};
 pub use cloud_image::CloudImageBase;
 pub use error::BuildError;
 pub use record::CURTIN_HOOK;
-pub use repository::{SignedRepository, TrustedRepository};
+pub use repository::TrustedRepository;
 pub use request::{BuildOutcome, BuildRequest, EmbeddedFile};
+pub use snapshot::BaseSnapshot;
 
 use crate::lint::{LintOptions, lint};
 use crate::pack::{PackOptions, pack_to_file};
+use crate::signed_repository::SignedRepository;
 use crate::stream_digest::stream_digest;
 use configure::configure;
 use layer::LayerStore;

@@ -26,6 +26,7 @@ pub mod overrides;
 pub mod pack;
 pub mod plan;
 pub mod recipe;
+pub mod signed_repository;
 pub mod size;
 mod stream_digest;
 pub mod tar_writer;

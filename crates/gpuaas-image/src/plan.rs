@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::build::SignedRepository;
 use crate::overrides::{DISK_TYPES, OverrideSource, ResolvedOverrides};
 use crate::recipe::{ImageRecipe, RecipeBase, RecipeFile, RecipeSwitch};
+use crate::signed_repository::SignedRepository;
 
 /// Length of the pieces of an upload, in bytes (docs/maas.md#uploading-images).
 pub const UPLOAD_CHUNK_BYTES: u64 = 4 << 20;

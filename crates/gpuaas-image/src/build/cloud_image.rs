@@ -9,12 +9,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::base::{
-    BasePackages, BaseSnapshot, ImageBase, MadePackages, archive_snapshot, fetch,
-    installed_packages, packages_error,
-};
+use super::base::{BasePackages, ImageBase, MadePackages, installed_packages, packages_error};
 use super::error::BuildError;
 use super::repository::write_sources;
+use super::snapshot::{BaseSnapshot, archive_snapshot, fetch};
 use crate::command::{Isolation, Tool};
 use crate::disk_image::{DiskFileSystem, file_systems};
 use crate::recipe::PackageArchive;

@@ -145,8 +145,8 @@ fn remove(path: &Path) -> io::Result<()> {
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::base::BaseSnapshot;
     use super::super::request::{BuildRequest, EmbeddedFile};
+    use super::super::snapshot::BaseSnapshot;
     use super::*;
 
     fn request(path: &str) -> BuildRequest {

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::base::BaseSnapshot;
 use super::repository::TrustedRepository;
 use super::request::{BuildRequest, EmbeddedFile};
+use super::snapshot::BaseSnapshot;
 use crate::plan::{BUILD_RECORD, VALIDATOR};
 
 /// Where curtin looks for a hook of the image.

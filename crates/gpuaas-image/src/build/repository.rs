@@ -10,29 +10,16 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use super::base::{fetch, index_snapshot};
 use super::error::BuildError;
 use super::request::EmbeddedFile;
+use super::snapshot::{fetch, index_snapshot};
 use crate::command::Tool;
+use crate::signed_repository::SignedRepository;
 
 /// Seconds that fetching or reading keys may take.
 const KEY_SECONDS: u64 = 60;
 /// How a file of keys begins that is text.
 const ARMOR: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
-
-/// An archive of packages and who may sign it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignedRepository {
-    /// Name of its file in `/etc/apt/sources.list.d`, without the ending.
-    pub name: String,
-    /// URL of the folder with its index.
-    pub url: String,
-    /// URL of the keys that may sign the index.
-    pub key_url: String,
-    /// Fingerprints that these keys have to have, in upper-case hex digits; empty: the keys that the URL
-    /// serves count.
-    pub fingerprints: Vec<String>,
-}
 
 /// An archive whose keys are here and are the right ones.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::publishing::{Archive, missing, serve, sh};
-use super::repository::{SignedRepository, TrustedRepository};
+use super::repository::TrustedRepository;
 use super::tests::is_root;
 use super::*;
 use crate::recipe::PackageArchive;

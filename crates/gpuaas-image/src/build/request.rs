@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::repository::SignedRepository;
+use crate::signed_repository::SignedRepository;
 
 /// A file of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
-use super::base::BaseSnapshot;
+use super::snapshot::BaseSnapshot;
 use super::*;
 use crate::lint_benchmark::good_debian_archive;
 
