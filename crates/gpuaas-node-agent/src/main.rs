@@ -15,7 +15,9 @@ use gpuaas_node_agent::clock::{AgentClock as _, HostClock};
 use gpuaas_node_agent::config::{AgentFile, ConfigError};
 use gpuaas_node_agent::env::LaunchCommand;
 use gpuaas_node_agent::host::{Host, emulator_from_env};
+use gpuaas_node_agent::operate::{DiscoveryError, SliceDiscovery};
 use gpuaas_node_agent::{operate, tpm};
+use gpuaas_types::agent::Finding;
 use host_facts::HostRoot;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -64,6 +66,18 @@ enum Command {
     },
     /// Print the facts of the host
     Facts {
+        /// Folder that is the host's /
+        #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
+        root: PathBuf,
+        /// Folder of sysfs, when not sys below the root
+        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
+        sysfs: Option<PathBuf>,
+        /// Format of the output
+        #[arg(short, long, value_enum, default_value_t = Output::Json)]
+        output: Output,
+    },
+    /// Print the devices of the host that slices are made of, as discovery reports them; read-only
+    Topology {
         /// Folder that is the host's /
         #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
         root: PathBuf,
@@ -202,6 +216,8 @@ enum Failure {
     Refused(String),
     #[error("{0}")]
     NotDone(String),
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -218,6 +234,7 @@ fn main() -> ExitCode {
         }
         Command::Guard { state_dir, executable } => guard(&state_dir, &executable),
         Command::Facts { root, sysfs, output: Output::Json } => facts(host(root, sysfs)),
+        Command::Topology { root, sysfs, output: Output::Json } => topology(host(root, sysfs)),
         Command::Bundle(BundleCommand::Run(run)) => run_bundle(run),
         Command::Bundle(BundleCommand::Boot(args)) => boot(&args),
         Command::Bundle(BundleCommand::Unpack(unpack)) => unpack_bundle(&unpack),
@@ -239,6 +256,7 @@ fn main() -> ExitCode {
         | Failure::Bundle(_)
         | Failure::Boot(_)
         | Failure::Refused(_)
+        | Failure::Discovery(_)
         | Failure::Io(_) => ExitCode::FAILURE,
     }
 }
@@ -406,6 +424,16 @@ async fn facts(root: HostRoot) -> Result<(), Failure> {
     let host = Host::at(root, emulator_from_env(&std::env::vars().collect()));
     let facts = gpuaas_node_agent::facts::collect(&host).await;
     print_line(&serde_json::to_string_pretty(&facts).map_err(io::Error::from)?)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn topology(root: HostRoot) -> Result<(), Failure> {
+    let host = Host::at(root, emulator_from_env(&std::env::vars().collect()));
+    let SliceDiscovery { report, unanswered } = operate::discover(&host).await?;
+    for Finding { name, seen, .. } in &unanswered {
+        drop(writeln!(io::stderr(), "gpuaas-node-agent: {name} did not answer: {seen}"));
+    }
+    print_line(&serde_json::to_string_pretty(&report).map_err(io::Error::from)?)
 }
 
 fn print_line(text: &str) -> Result<(), Failure> {

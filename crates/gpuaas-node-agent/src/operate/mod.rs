@@ -21,6 +21,7 @@ use gpuaas_types::agent::Operation;
 use tokio::time::timeout;
 
 pub(crate) use operation::{CompletedTask, OperationContext};
+pub use slice_topology::{DiscoveryError, SliceDiscovery, discover};
 pub use update::{guard, hand_over};
 
 use operation::{OperationError, OperationOutcome};

@@ -13,29 +13,54 @@ use host_facts::topology::{is_switch, queries};
 use super::operation::{OperationContext, OperationError, OperationOutcome};
 use crate::clock::{AgentClock as _, HostClock};
 use crate::command::{CommandError, CommandRunner};
+use crate::host::Host;
 
 /// Longest time of a query, in seconds.
 const QUERY_SECONDS: u64 = 30;
 /// PCI vendor of NVIDIA's GPUs.
 const NVIDIA: &str = "10de";
 
-pub(super) async fn run(
-    context: &OperationContext<'_>,
-) -> Result<OperationOutcome, OperationError> {
-    let host = context.host.with_slice_devices();
-    let Some(root) = host.root() else {
-        let message = "a simulated host without files has no devices to read";
-        return Err(OperationError::new("host_not_live", message));
-    };
-    if context.dry_run {
-        let message = "it would read sysfs and procfs, and ask nvme and nvidia-smi".to_owned();
-        return Ok(OperationOutcome { message, ..OperationOutcome::default() });
+/// What a discovery found.
+#[derive(Debug)]
+pub struct SliceDiscovery {
+    /// The devices of the host that slices are made of, and how long reading them took.
+    pub report: TopologyReport,
+    /// Programs that did not answer; what they were asked for is left out of the report.
+    pub unanswered: Vec<Finding>,
+}
+
+/// Why nothing of a host could be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoveryError {
+    /// A simulated host that is no folder.
+    #[error("a simulated host without files has no devices to read")]
+    NoFiles,
+    /// The reader of the files did not end as it should.
+    #[error("the host's files could not be read: {0}")]
+    Unreadable(String),
+}
+
+impl From<DiscoveryError> for OperationError {
+    fn from(error: DiscoveryError) -> Self {
+        let code = match error {
+            DiscoveryError::NoFiles => "host_not_live",
+            DiscoveryError::Unreadable(_) => "topology_unreadable",
+        };
+        Self::new(code, error.to_string())
     }
+}
+
+/// Reads the devices of `host` that slices are made of; it changes nothing.
+///
+/// # Errors
+/// Where the host has no files, or none could be read.
+pub async fn discover(host: &Host) -> Result<SliceDiscovery, DiscoveryError> {
+    let host = host.with_slice_devices();
+    let Some(root) = host.root() else { return Err(DiscoveryError::NoFiles) };
     let begun_at = HostClock.monotonic_seconds();
     let (root, devices) = (root.clone(), root.clone());
     let read = tokio::task::spawn_blocking(move || root.topology()).await;
-    let mut topology =
-        read.map_err(|error| OperationError::new("topology_unreadable", error.to_string()))?;
+    let mut topology = read.map_err(|error| DiscoveryError::Unreadable(error.to_string()))?;
     let mut findings = Vec::new();
     match CommandRunner::for_host(&host) {
         Ok(runner) => {
@@ -46,13 +71,29 @@ pub(super) async fn run(
         Err(error) => findings.push(unanswered("nvme, nvidia-smi", &error)),
     }
     let discovery_seconds = HostClock.monotonic_seconds() - begun_at;
+    let report = TopologyReport { discovery_seconds, topology };
+    Ok(SliceDiscovery { report, unanswered: findings })
+}
+
+pub(super) async fn run(
+    context: &OperationContext<'_>,
+) -> Result<OperationOutcome, OperationError> {
+    if context.host.root().is_none() {
+        return Err(DiscoveryError::NoFiles.into());
+    }
+    if context.dry_run {
+        let message = "it would read sysfs and procfs, and ask nvme and nvidia-smi".to_owned();
+        return Ok(OperationOutcome { message, ..OperationOutcome::default() });
+    }
+    let SliceDiscovery { report, unanswered: findings } = discover(context.host).await?;
+    let TopologyReport { discovery_seconds, topology } = &report;
     let message = format!(
         "{} PCI functions, {} NVMe namespaces and {} NUMA nodes read in {discovery_seconds:.2} s",
         topology.functions.len(),
         topology.namespaces.len(),
         topology.numa_nodes.len()
     );
-    let topology = Some(Box::new(TopologyReport { discovery_seconds, topology }));
+    let topology = Some(Box::new(report));
     Ok(OperationOutcome { topology, findings, message, ..OperationOutcome::default() })
 }
 
@@ -163,7 +204,6 @@ mod tests {
 
     use super::*;
     use crate::env::AgentEnv;
-    use crate::host::Host;
     use crate::operate::test_host::{commands_run, emulated, operate};
 
     async fn discover(host: &Host, dry_run: bool) -> TaskResult {

@@ -87,6 +87,9 @@ pub fn fabric_partitions(printed: &str) -> Option<Vec<FabricPartition>> {
 
 /// Module ids of GPUs in what `nvidia-smi -q -x` prints. A GPU without one (`N/A`) is left out.
 ///
+/// Drivers of the branch 580 say `module_id`, within `platformInfo`; drivers of before say
+/// `gpu_module_id`.
+///
 /// ```
 /// let printed = "<gpu id=\"00000000:19:00.0\">\n <serial>165</serial>\n\
 ///                <gpu_module_id>2</gpu_module_id>\n</gpu>";
@@ -103,7 +106,8 @@ pub fn gpu_modules(printed: &str) -> Vec<GpuModule> {
             serial = None;
         } else if let Some(text) = element(line, "serial") {
             serial = gpu::field_value(text);
-        } else if let Some(text) = element(line, "gpu_module_id")
+        } else if let Some(text) =
+            element(line, "gpu_module_id").or_else(|| element(line, "module_id"))
             && let (Some(address), Ok(module_id)) = (address.take(), text.parse())
         {
             modules.push(GpuModule { address, module_id, serial: serial.take() });

@@ -1,10 +1,12 @@
-//! The agent's facts of NVIDIA GPUs beside what `nvidia-smi -q` and `lspci` say.
+//! What the agent reads of NVIDIA GPUs, beside what `nvidia-smi -q` and `lspci` say.
 //!
-//! On a machine with such GPUs its own are compared; elsewhere that is skipped visibly, and only the
-//! comparison is tried, on what a driver says of two GPUs. `GPUAAS_AGENT` names another executable,
-//! so the built test can be taken to a machine that has no compiler.
+//! On a machine with such GPUs its own are compared; elsewhere that is skipped visibly, and what is
+//! compared are records of such a machine (`h100`) and made-up ones. `GPUAAS_AGENT` names another
+//! executable, so the built test can be taken to a machine that has no compiler.
 
 #![expect(clippy::disallowed_methods, reason = "the environment says where the agent is")]
+
+mod topology;
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -92,14 +94,17 @@ fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+fn agent() -> String {
+    let agent = std::env::var("GPUAAS_AGENT");
+    agent.unwrap_or_else(|_| env!("CARGO_BIN_EXE_gpuaas-node-agent").to_owned())
+}
+
 #[test]
 fn facts_agree_with_the_driver_and_lspci() {
     let Some(smi) = output_of("nvidia-smi", &["-q"]) else {
         return println!("skipped: this machine has no NVIDIA GPU that nvidia-smi knows");
     };
-    let agent = std::env::var("GPUAAS_AGENT");
-    let agent = agent.unwrap_or_else(|_| env!("CARGO_BIN_EXE_gpuaas-node-agent").to_owned());
-    let facts = output_of(&agent, &["facts", "--root", "/", "-o", "json"]).unwrap();
+    let facts = output_of(&agent(), &["facts", "--root", "/", "-o", "json"]).unwrap();
     let facts: HostFacts = serde_json::from_str(&facts).unwrap();
     let lspci = output_of("lspci", &["-Dnmm", "-d", "10de:"]).unwrap();
     let found = differences(&facts, &smi, &lspci);
