@@ -29,9 +29,9 @@ use crate::operator::SITE;
 use crate::region::temporary_dir;
 use crate::simulator::{Simulator, SimulatorPlan};
 
-/// Open files of either process that are for anything else; silent connections have places beside those
-/// in use.
-const OTHER_FILES: u64 = 2_048;
+/// Open files of either process that are for anything else: the control plane keeps some for its
+/// operators, for silent connections and for itself.
+const OTHER_FILES: u64 = 2_560;
 /// How the lines of the metrics begin that count heartbeats: requests of their own, and polls that stand
 /// for one.
 const HEARTBEATS: &str = "gpuaas_heartbeats_total{form=";

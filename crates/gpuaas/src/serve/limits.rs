@@ -36,11 +36,12 @@ impl BothLimits {
     }
 
     /// Shrinks the connections to what a process that may open `files` has room for: a third for
-    /// operators at most, the rest for nodes; stand-ins have the operators' listener, and no other.
+    /// operators at most, what they leave for nodes; stand-ins have the operators' listener, and no
+    /// other.
     pub(super) fn within_open_files(self, files: u64, stand_ins: bool) -> Self {
         let free = files.saturating_sub(RESERVED_FILES).max(8);
         let operators = within(self.operators, if stand_ins { free } else { free / 3 });
-        let nodes = within(self.nodes, free - free / 3);
+        let nodes = within(self.nodes, free.saturating_sub(sockets(operators)));
         if (operators, nodes) != (self.operators, self.nodes) {
             tracing::warn!(
                 files,
@@ -54,10 +55,15 @@ impl BothLimits {
     }
 }
 
-fn within(mut limits: ListenerLimits, sockets: u64) -> ListenerLimits {
-    let silent = limits.get(Limit::SilentConnections).min((sockets / 4).max(1));
+/// Sockets that a listener has open at most.
+const fn sockets(limits: ListenerLimits) -> u64 {
+    limits.get(Limit::SilentConnections).saturating_add(limits.get(Limit::Connections))
+}
+
+fn within(mut limits: ListenerLimits, most: u64) -> ListenerLimits {
+    let silent = limits.get(Limit::SilentConnections).min((most / 4).max(1));
     limits.set(Limit::SilentConnections, silent);
-    let rest = sockets.saturating_sub(silent).max(1);
+    let rest = most.saturating_sub(silent).max(1);
     limits.set(Limit::Connections, limits.get(Limit::Connections).min(rest));
     limits
 }
@@ -87,15 +93,25 @@ mod tests {
         assert_eq!(limits.nodes.get(Limit::Connections), 7);
         for files in [0, 200, 400, 1_024] {
             let limits = BothLimits::new(&[], false).within_open_files(files, false);
-            let sockets = [limits.operators, limits.nodes].map(|limits| {
+            let open = [limits.operators, limits.nodes].map(|limits| {
                 let (silent, used) =
                     (limits.get(Limit::SilentConnections), limits.get(Limit::Connections));
                 assert!(silent > 0 && used > 0, "{files}: {silent} {used}");
-                silent + used
+                sockets(limits)
             });
             let free = files.saturating_sub(RESERVED_FILES).max(8);
-            assert!(sockets[0] + sockets[1] <= free, "{files}: {sockets:?}");
+            assert!(open[0] + open[1] <= free, "{files}: {open:?}");
         }
+    }
+
+    /// Agents of a large fleet do not wait for connections that operators will never make.
+    #[test]
+    fn nodes_get_what_operators_leave() {
+        let limits = BothLimits::new(&[], false);
+        let within = limits.within_open_files(20_000, false);
+        assert_eq!(within.operators, limits.operators);
+        let left = 20_000 - RESERVED_FILES - sockets(limits.operators);
+        assert_eq!(sockets(within.nodes), left.min(sockets(limits.nodes)));
     }
 
     #[test]
