@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-/// Where a thing's name stands, the best first; a run has a hostname beside the id that commands
-/// take, and its kind tells it from a node.
+/// Where a thing's name stands, the best first.
 const PLACES: [&str; 6] = ["/spec/name", "/status/name", "/name", "/bundle", "/node", "/hostname"];
 
 /// Names of a list, or of one thing, one a line.
@@ -15,8 +14,8 @@ pub(crate) fn names(value: &Value) -> String {
 
 fn name(item: &Value) -> Option<&str> {
     let id = item.get("id").and_then(Value::as_str);
-    // A run and a task say what they do and where; their own name is the id.
-    let is_work = ["kind", "operation"].iter().any(|field| item.get(field).is_some());
+    // A run, a task and a claim say where they are, too; their own name is the id.
+    let is_work = ["kind", "operation", "fence"].iter().any(|field| item.get(field).is_some());
     if let Some(id) = id.filter(|_| is_work) {
         return Some(id);
     }
@@ -38,6 +37,8 @@ mod tests {
         let hostname = node["hostname"].as_str().unwrap().to_owned();
         assert_eq!(names(json!({ "items": [node, run] })), format!("{hostname}\n{id}\n"));
         assert_eq!(names(serde_json::to_value(views::site()).unwrap()), "lab\n");
+        let claim = json!({ "id": "01a1f9af", "node": hostname, "site": "lab", "fence": 2 });
+        assert_eq!(names(json!({ "items": [claim] })), "01a1f9af\n");
         assert_eq!(names(json!({ "items": [] })), "");
     }
 }
