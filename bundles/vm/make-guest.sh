@@ -13,23 +13,23 @@ cp -- "$root/bin/busybox" "$work/tree/bin/busybox"
 for name in sh mount insmod ip udhcpc wget dd cat echo sleep strings grep sed basename nproc yes head sync tr; do
     ln -s busybox "$work/tree/bin/$name"
 done
-# In the order in which they need each other.
-modules=(virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk failover net_failover virtio_net)
-for name in "${modules[@]}"; do
-    file=$(find "$root/lib/modules/$version/kernel" -name "$name.ko" | head -n 1)
-    if [[ -n $file ]]; then cp -- "$file" "$work/tree/lib/"; fi
-done
+# With what they need, in the order in which they need each other.
+mapfile -t modules < <(chroot -- "$root" modprobe --set-version "$version" --show-depends --all virtio_pci virtio_blk virtio_net |
+    sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++')
+for file in "${modules[@]}"; do cp -- "$root/$file" "$work/tree/lib/"; done
 cat >"$work/tree/init" <<INIT
 #!/bin/sh
 # What a tenant leaves, and what it sees.
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
-for name in ${modules[*]}; do if [ -e /lib/\$name.ko ]; then insmod /lib/\$name.ko; fi; done
+for file in ${modules[*]##*/}; do insmod /lib/\$file; done
 INIT
 cat >>"$work/tree/init" <<'INIT'
+# Sizes of the six registers.
+bars() { while read -r first last flags; do echo $((last - first + 1)); done | head -n 6 | tr '\n' ' '; }
 report() {
     echo "GUEST-REPORT"
     for device in /sys/bus/pci/devices/*; do
-        echo "pci $(basename $device) $(cat $device/vendor) $(cat $device/device) $(cat $device/class) node $(cat $device/numa_node)"
+        echo "pci $(basename $device) $(cat $device/vendor) $(cat $device/device) $(cat $device/class) node $(cat $device/numa_node) bars $(bars <$device/resource)"
     done
     for node in /sys/devices/system/node/node*; do
         echo "node $(basename $node) cpus $(cat $node/cpulist) kb $(sed -n 's/.*MemTotal: *\([0-9]*\).*/\1/p' $node/meminfo)"

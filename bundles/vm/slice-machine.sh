@@ -33,22 +33,22 @@ drive() { # FILE SERIAL
 drive "$folder/disk.raw" root
 drive "$folder/handed.tar" handed
 drive "$folder/guest.raw" guest
-slot() { # NAME BUS NODE FIRST-CHASSIS
+slot() { # NAME BUS NODE FIRST-CHASSIS MIB-OF-THE-GPU
     # shellcheck disable=SC2054 # the commas are QEMU's
     machine+=(
         -device "pxb-pcie,id=$1,bus_nr=$2,numa_node=$3,bus=pcie.0"
         -device "pcie-root-port,id=$1-gpu,bus=$1,slot=$(($4 + 1)),chassis=$(($4 + 1))"
         -device "pcie-root-port,id=$1-fabric,bus=$1,slot=$(($4 + 2)),chassis=$(($4 + 2))"
         -device "pcie-root-port,id=$1-drive,bus=$1,slot=$(($4 + 3)),chassis=$(($4 + 3))"
-        -device "pci-testdev,membar=64M,bus=$1-gpu"
+        -device "pci-testdev,membar=${5}M,bus=$1-gpu"
         -device "nvme-subsys,id=$1-adapter"
         -device "nvme,serial=$1-adapter,subsys=$1-adapter,bus=$1-fabric,sriov_max_vfs=2,max_ioqpairs=6,msix_qsize=6,sriov_vq_flexible=4,sriov_vi_flexible=2"
         -drive "file=$folder/$1.raw,format=raw,if=none,id=$1-space,cache=writeback,discard=unmap"
         -device "nvme,serial=DRIVE-$1,drive=$1-space,bus=$1-drive"
     )
 }
-slot near 0x40 0 0
-slot far 0x80 1 10
+slot near 0x40 0 0 64
+slot far 0x80 1 10 128
 # Where the kernel lies by chance, the first node may have no whole GiB left (nokaslr).
 own="console=ttyS0 root=/dev/vda rw net.ifnames=0 quiet no_timer_check panic=-1 nokaslr"
 own+=" intel_iommu=on iommu=pt hugepagesz=1G hugepages=0:1,1:1"
