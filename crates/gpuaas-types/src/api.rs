@@ -50,9 +50,24 @@ pub struct Resource<I, S, T> {
     pub updated_at: Timestamp,
 }
 
-/// Body of `POST /api/v1/sites`.
+/// Body of `POST /api/v1/sites`; it has either a key or a reference to one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {
+        "required": ["api_key"],
+        "properties": {
+            "api_key": {"type": "string"},
+            "spec": {"properties": {"api_key_ref": {"type": "null"}}},
+        },
+    },
+    {
+        "properties": {
+            "api_key": {"type": "null"},
+            "spec": {"required": ["api_key_ref"], "properties": {"api_key_ref": {"type": "string"}}},
+        },
+    },
+]))]
 pub struct SiteCreate {
     /// The site.
     pub spec: SiteSpec,
