@@ -4,6 +4,8 @@
 //! `nvidia-smi -q`, `nvidia-smi -q -x`, `lspci -Dnmm` and `lspci -Dvvnn` printed there. Serial numbers
 //! and the UUID are made up.
 
+#![expect(clippy::unwrap_used, reason = "a fixture that fails is a failed test")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
