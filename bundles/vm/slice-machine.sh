@@ -22,7 +22,7 @@ machine=(
     -smp 4,sockets=2,cores=2 -object memory-backend-ram,id=m0,size=4G -object memory-backend-ram,id=m1,size=3G
     -numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1
     -numa dist,src=0,dst=1,val=21
-    -device intel-iommu,intremap=on
+    -device intel-iommu,intremap=on,aw-bits=48
     -display none -monitor none -no-reboot -serial stdio
     -chardev "socket,id=orders,path=$folder/orders,server=on,wait=off" -serial chardev:orders
     -netdev "user,id=net,restrict=on,guestfwd=tcp:10.0.2.100:8443-cmd:$forward" -device virtio-net-pci,netdev=net

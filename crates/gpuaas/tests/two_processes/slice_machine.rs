@@ -69,7 +69,9 @@ const BROKEN: &[(&str, &str, &str, &[&str])] = &[
     (
         "a person mounted a drive",
         "mkfs.vfat -I /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_DRIVE-near; mount /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_DRIVE-near /mnt",
-        "umount /mnt; wipefs -q -a /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_DRIVE-near",
+        // mkfs.vfat makes a partition, too, which the kernel has until it is told to look again.
+        "umount /mnt; drive=/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_DRIVE-near; wipefs -q -a $drive
+         udevadm settle; blockdev --rereadpt $drive; udevadm settle",
         &["0 nvme_mounted"],
     ),
 ];
