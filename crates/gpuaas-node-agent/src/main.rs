@@ -66,24 +66,16 @@ enum Command {
     },
     /// Print the facts of the host
     Facts {
-        /// Folder that is the host's /
-        #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
-        root: PathBuf,
-        /// Folder of sysfs, when not sys below the root
-        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
-        sysfs: Option<PathBuf>,
+        #[command(flatten)]
+        files: HostFiles,
         /// Format of the output
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
     },
     /// Print the devices of the host that slices are made of, as discovery reports them; read-only
     Topology {
-        /// Folder that is the host's /
-        #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
-        root: PathBuf,
-        /// Folder of sysfs, when not sys below the root
-        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
-        sysfs: Option<PathBuf>,
+        #[command(flatten)]
+        files: HostFiles,
         /// Format of the output
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
@@ -96,18 +88,31 @@ enum Command {
         /// active, slice_ready or telemetry
         #[arg(long, value_name = "GATE")]
         gate: Gate,
-        /// Folder that is the host's /
-        #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
-        root: PathBuf,
-        /// Folder of sysfs, when not sys below the root
-        #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
-        sysfs: Option<PathBuf>,
+        #[command(flatten)]
+        files: HostFiles,
         /// Format of the output
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
     },
     /// Print the version
     Version,
+}
+
+/// Where the files of the host are.
+#[derive(Args)]
+struct HostFiles {
+    /// Folder that is the host's /
+    #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
+    root: PathBuf,
+    /// Folder of sysfs, when not sys below the root
+    #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
+    sysfs: Option<PathBuf>,
+}
+
+impl HostFiles {
+    fn host(self) -> HostRoot {
+        host(self.root, self.sysfs)
+    }
 }
 
 #[derive(Subcommand)]
@@ -233,14 +238,12 @@ fn main() -> ExitCode {
             run(&config, &host(host_root, sysfs), under_systemd)
         }
         Command::Guard { state_dir, executable } => guard(&state_dir, &executable),
-        Command::Facts { root, sysfs, output: Output::Json } => facts(host(root, sysfs)),
-        Command::Topology { root, sysfs, output: Output::Json } => topology(host(root, sysfs)),
+        Command::Facts { files, output: Output::Json } => facts(files.host()),
+        Command::Topology { files, output: Output::Json } => topology(files.host()),
         Command::Bundle(BundleCommand::Run(run)) => run_bundle(run),
         Command::Bundle(BundleCommand::Boot(args)) => boot(&args),
         Command::Bundle(BundleCommand::Unpack(unpack)) => unpack_bundle(&unpack),
-        Command::Check { gate, root, sysfs, output: Output::Json } => {
-            check(gate, host(root, sysfs))
-        }
+        Command::Check { gate, files, output: Output::Json } => check(gate, files.host()),
         Command::Version => print_line(gpuaas_node_agent::VERSION),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };

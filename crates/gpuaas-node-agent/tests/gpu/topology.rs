@@ -1,8 +1,8 @@
 //! The topology that discovery reads, and the slot map made of it.
 //!
 //! `h100` is one machine with an H100 that a hypervisor passed through, driver 580: its sysfs, and what
-//! `nvidia-smi -q`, `nvidia-smi -q -x`, `lspci -Dnmm` and `lspci -Dvvnn` printed there. Serial numbers
-//! and the UUID are made up.
+//! `nvidia-smi -q`, `nvidia-smi -q -x` and `lspci -Dvvnn` printed there. Serial numbers and the UUID are
+//! made up.
 
 #![expect(clippy::unwrap_used, reason = "a fixture that fails is a failed test")]
 
