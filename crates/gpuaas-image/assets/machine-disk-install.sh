@@ -1,7 +1,8 @@
 #!/bin/bash
-# gpuaas image boot-test: installs the boot loader as curtin does before a first boot, as the first and only
-# process of a machine that runs the image's own kernel. In a chroot on a loop device grub finds no device
-# for its menu, and says nothing of that; here the disk is the machine's.
+# Installs the boot loader as curtin does before a first boot, as the first and only process of a machine
+# that runs the image's own kernel. In a chroot on a loop device grub finds no device for its menu, and says
+# nothing of that; here the disk is the machine's. `removable`: where firmware without a boot entry looks,
+# too.
 #
 # What went wrong goes to the second serial port as `failed_step STEP`, or `installed yes`.
 set -eEuo pipefail
@@ -33,7 +34,9 @@ step='install grub'
 # The signed grub looks for its menu below the distribution's own name.
 # shellcheck source=/dev/null
 id=$(. /etc/os-release && printf '%s' "$ID")
-grub-install --target=x86_64-efi --efi-directory=/boot/efi "--bootloader-id=$id" --recheck
+options=(--target=x86_64-efi --efi-directory=/boot/efi "--bootloader-id=$id" --recheck)
+if [[ " $* " == *' removable '* ]]; then options+=(--force-extra-removable); fi
+grub-install "${options[@]}"
 
 step='write the menu of grub'
 update-grub

@@ -1,20 +1,15 @@
 //! Boots a finished archive twice: as a container, and as a machine with UEFI firmware.
 //!
-//! The archive is unpacked as curtin does it, gets its fstab, grub's defaults and its initial file system
-//! (`assets/boot-test-prepare.sh`), and is put on a disk with an EFI system partition and a root. That disk
-//! is booted with the image's own kernel, whose first process installs the boot loader
-//! (`assets/boot-test-install.sh`); then by firmware, shim, grub and kernel, without anything
+//! The archive is unpacked as curtin does it, gets grub's defaults, and is put on a disk with its boot loader
+//! ([`crate::machine_disk`]), which is booted by firmware, shim, grub and kernel, without anything
 //! from outside. What was unpacked is booted under systemd-nspawn meanwhile. Both systems find a
 //! user-data of cloud-init, which has them say what they have become (`assets/boot-test-report.sh`).
 //!
-//! The machine is emulated (TCG): no processor feature of this one is needed, and a minute of it is some
-//! seconds of hardware.
+//! The machine is emulated: a minute of it is some seconds of hardware.
 
 mod container;
-mod disk;
 mod error;
 mod judgement;
-mod machine;
 mod outcome;
 mod report;
 
@@ -29,29 +24,24 @@ use serde_json::Value;
 pub use error::BootTestError;
 pub use outcome::{BootTestOutcome, BootTestProblem};
 
-use crate::command::Tool;
+use crate::command::{Tool, need_root_and};
+use crate::machine_disk::{self, Firmware, MachineDisk, MachineDiskRequest, kernels_of};
 use crate::plan::BUILD_RECORD;
 use crate::tree_path::below;
 use container::boot_container;
-use disk::MachineDisk;
 use judgement::judge;
-use machine::Firmware;
 use outcome::{SEED, SystemReports};
+use report::SystemReport;
 
 /// Seconds that unpacking may take.
 const UNPACK_SECONDS: u64 = 1800;
-/// Programs that a boot test runs, with the package of Debian that each is in.
-const TOOLS: [(&str, &str); 8] = [
-    ("tar", "tar"),
-    ("unshare", "util-linux"),
-    ("sfdisk", "fdisk"),
-    ("mkfs.ext4", "e2fsprogs"),
-    ("mkfs.vfat", "dosfstools"),
-    ("systemd-nspawn", "systemd-container"),
-    ("qemu-system-x86_64", "qemu-system-x86"),
-    ("truncate", "coreutils"),
-];
-const FOLDERS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+/// Programs that a boot test runs, beside those that make a disk.
+const TOOLS: [&str; 2] = ["tar", "systemd-nspawn"];
+/// The arguments of MAAS take the place of whatever the image has there; here they are what a machine of
+/// software with a serial console needs.
+const GRUB_DEFAULTS: &str = r#"GRUB_CMDLINE_LINUX_DEFAULT="console=ttyS0 no_timer_check panic=-1"
+GRUB_DISABLE_OS_PROBER="true"
+GRUB_TERMINAL="console""#;
 
 /// What to boot.
 #[derive(Debug, Clone)]
@@ -67,16 +57,12 @@ pub struct BootTestRequest {
 /// What keeps this machine from testing.
 ///
 /// # Errors
-/// [`BootTestError::ToolMissing`], [`BootTestError::NotRoot`].
+/// [`BootTestError::Tool`]: a program is missing, or who asks is not root.
 pub fn check_host() -> Result<(), BootTestError> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(BootTestError::NotRoot(rustix::process::geteuid().as_raw()));
-    }
-    let is_there = |tool: &str| FOLDERS.iter().any(|folder| Path::new(folder).join(tool).exists());
-    if let Some((tool, package)) = TOOLS.iter().find(|(tool, _)| !is_there(tool)) {
-        return Err(BootTestError::ToolMissing { tool, package });
-    }
-    Firmware::find().map(|_| ())
+    need_root_and(&TOOLS)?;
+    need_root_and(&machine_disk::TOOLS)?;
+    Firmware::find()?;
+    Ok(())
 }
 
 /// Boots an archive.
@@ -93,12 +79,19 @@ pub fn boot_test(request: &BootTestRequest) -> Result<BootTestOutcome, BootTestE
     let arguments = kernel_arguments(&tree, request)?;
     let left = identity_left(&tree);
     seed(&tree)?;
-    let disk = MachineDisk::make(scratch.path(), &tree)?;
+    let [kernel] = <[_; 1]>::try_from(kernels_of(&tree)?)
+        .map_err(|kernels| BootTestError::Kernels(kernels.len()))?;
+    let disk = MachineDisk::make(MachineDiskRequest {
+        scratch: scratch.path(),
+        tree: &tree,
+        kernel,
+        grub_defaults: Some(GRUB_DEFAULTS),
+    })?;
     let firmware = Firmware::find()?;
     // The disk has the image as it was unpacked; the container may change the folder from here on.
     let reports = thread::scope(|scope| {
         let container = scope.spawn(|| boot_container(&tree));
-        let machine = disk.deploy_and_boot(&firmware, scratch.path());
+        let machine = boot_machine(&disk, &firmware);
         let container = container.join().unwrap_or_else(|_| {
             Err(BootTestProblem::new("container_not_booted", "the thread of the container ended"))
         });
@@ -107,6 +100,15 @@ pub fn boot_test(request: &BootTestRequest) -> Result<BootTestOutcome, BootTestE
     let mut outcome = judge(reports, &arguments, left);
     outcome.digest = digest;
     Ok(outcome)
+}
+
+/// Installs the boot loader as curtin does before a first boot, then boots the disk until it has reported.
+fn boot_machine(disk: &MachineDisk, firmware: &Firmware) -> Result<SystemReport, BootTestProblem> {
+    disk.install_boot_loader(firmware, false)
+        .map_err(|error| BootTestProblem::new("loader_not_installed", error.to_string()))?;
+    let not_booted = |detail: String| BootTestProblem::new("machine_not_booted", detail);
+    let ports = disk.boot(firmware).map_err(|error| not_booted(error.to_string()))?;
+    SystemReport::parse(&ports.second).ok_or_else(|| not_booted(ports.failure("it did not report")))
 }
 
 /// As curtin does it (`curtin/commands/extract.py`).
@@ -157,7 +159,6 @@ fn seed(tree: &Path) -> Result<(), BootTestError> {
         0o644,
     )?;
     write("user-data", &user_data(), 0o600)?;
-    write("install", include_str!("../assets/boot-test-install.sh"), 0o755)?;
     write("report", include_str!("../assets/boot-test-report.sh"), 0o755)?;
     let settings = below(tree, "/etc/cloud/cloud.cfg.d/90_boot_test.cfg")?;
     if let Some(folder) = settings.parent() {

@@ -25,6 +25,7 @@ mod request;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod whole_disk;
 
 use std::fs;
 use std::io;
@@ -47,6 +48,7 @@ use crate::signed_repository::SignedRepository;
 use crate::stream_digest::stream_digest;
 use configure::configure;
 use layer::LayerStore;
+use whole_disk::make_whole_disk;
 
 /// Grows when the steps below make something else of the same inputs.
 const STEPS: u32 = 1;
@@ -56,6 +58,9 @@ const STEPS: u32 = 1;
 /// # Errors
 /// [`BuildError`]; the target is as it was then.
 pub fn build(request: &BuildRequest, base: &dyn ImageBase) -> Result<BuildOutcome, BuildError> {
+    if let Some(kind) = request.disk_type {
+        whole_disk::check_host(kind)?;
+    }
     let store = LayerStore::open(&request.cache)?;
     let base_snapshot = base.snapshot(store.scratch())?;
     let trusted = |one: &SignedRepository| one.trusted(store.scratch());
@@ -94,17 +99,30 @@ pub fn build(request: &BuildRequest, base: &dyn ImageBase) -> Result<BuildOutcom
         newest_mtime_seconds: Some(snapshot.epoch_seconds),
         ..PackOptions::for_this_machine()
     };
-    let summary = pack_to_file(tree.path(), &request.target, &options)?;
-    judge(request)?;
+    // A whole disk is judged as the archive that it would be.
+    let archive = match request.disk_type {
+        Some(_) => store.scratch().join("archive"),
+        None => request.target.clone(),
+    };
+    let summary = pack_to_file(tree.path(), &archive, &options)?;
+    judge(request, &archive)?;
+    let kernel = kernel_of(tree.path())?;
+    let (digest, size_bytes) = match request.disk_type {
+        None => (summary.sha256, summary.tgz_bytes),
+        Some(kind) => {
+            let packed = make_whole_disk(kind, tree.path(), store.scratch(), &request.target)?;
+            (packed.sha256, packed.bytes)
+        }
+    };
     let outcome = BuildOutcome {
         name: request.name.clone(),
-        digest: summary.sha256,
+        digest,
         input_digest,
-        size_bytes: summary.tgz_bytes,
+        size_bytes,
         tree_bytes: summary.tree_bytes,
         packages: packages.made.packages.len(),
         optional_missing: packages.made.optional_missing,
-        kernel: kernel_of(tree.path())?,
+        kernel,
         reused_layers: u32::from(was_there),
         built_layers: 2 - u32::from(was_there),
     };
@@ -126,14 +144,14 @@ fn with_repositories(base: &BaseSnapshot, repositories: &[TrustedRepository]) ->
 }
 
 /// The finished archive, by the rules of `gpuaas image lint`.
-fn judge(request: &BuildRequest) -> Result<(), BuildError> {
+fn judge(request: &BuildRequest, archive: &Path) -> Result<(), BuildError> {
     let options = LintOptions {
         kernel_arguments: request.kernel_arguments.clone(),
         excused_sources: request.allowed_sources.clone(),
         boot_disk_bytes: request.most_bytes,
         ..LintOptions::default()
     };
-    let verdict = lint(&request.target, &options)?;
+    let verdict = lint(archive, &options)?;
     if verdict.passed() {
         return Ok(());
     }

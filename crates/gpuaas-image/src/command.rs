@@ -1,20 +1,46 @@
 //! Programs that make and try images: in namespaces of their own, with a limit, and their last words kept.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 /// Bytes of a program's output that an error keeps.
 const TAIL_BYTES: usize = 2000;
 /// What `timeout` ends with where the limit was reached, and after the program had to be killed.
 const TIMED_OUT: [i32; 2] = [124, 137];
 
-/// Why a program did not end well.
+/// Folders that programs are looked for in.
+const FOLDERS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+/// Debian's packages of programs that have another name.
+const PACKAGES: [(&str, &str); 12] = [
+    ("/usr/lib/apt/apt-helper", "apt"),
+    (FIRMWARE_FOR_QEMU, "ovmf"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("mkfs.vfat", "dosfstools"),
+    ("qemu-img", "qemu-utils"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("sfdisk", "fdisk"),
+    ("systemd-nspawn", "systemd-container"),
+    ("timeout", "coreutils"),
+    ("truncate", "coreutils"),
+    ("unshare", "util-linux"),
+    ("xz", "xz-utils"),
+];
+/// What an emulated machine with UEFI needs beside QEMU.
+pub(crate) const FIRMWARE_FOR_QEMU: &str = "UEFI firmware for QEMU";
+
+/// Why this host did not do a step.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ToolError {
-    /// The program that limits others is not here.
+pub enum ToolError {
+    /// A program or a file that steps need is not here.
     #[error("there is no {0}")]
     Missing(&'static str),
+    /// Who asks is not root.
+    #[error("user {0} is not root, and a root file system is root's")]
+    NotRoot(u32),
     /// It ended with an error.
     #[error("{step}: {output}")]
     Step {
@@ -31,9 +57,36 @@ pub(crate) enum ToolError {
         /// Its limit in seconds.
         seconds: u64,
     },
-    /// It cannot be started.
+    /// A file cannot be read or written.
     #[error(transparent)]
     Files(#[from] io::Error),
+}
+
+/// Debian's package of a program.
+pub(crate) fn package_of(tool: &'static str) -> &'static str {
+    let known = PACKAGES.iter().find(|(name, _)| *name == tool);
+    known.map_or(tool, |(_, package)| package)
+}
+
+/// Whether root asks, and all of these programs are here.
+///
+/// # Errors
+/// [`ToolError::NotRoot`], [`ToolError::Missing`].
+pub(crate) fn need_root_and(tools: &[&'static str]) -> Result<(), ToolError> {
+    let user = rustix::process::geteuid();
+    if !user.is_root() {
+        return Err(ToolError::NotRoot(user.as_raw()));
+    }
+    tools.iter().try_for_each(|tool| need(tool))
+}
+
+/// Whether a program is here, by its name or its path.
+///
+/// # Errors
+/// [`ToolError::Missing`].
+pub(crate) fn need(tool: &'static str) -> Result<(), ToolError> {
+    let is_here = FOLDERS.iter().any(|folder| Path::new(folder).join(tool).exists());
+    is_here.then_some(()).ok_or(ToolError::Missing(tool))
 }
 
 /// What a program sees of this machine.
@@ -98,16 +151,47 @@ impl Tool {
     /// [`ToolError::Step`] with the end of its output, [`ToolError::TimedOut`].
     pub(crate) fn run(mut self) -> Result<String, ToolError> {
         let output = self.command.output().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ToolError::Missing("coreutils"),
+            io::ErrorKind::NotFound => ToolError::Missing("timeout"),
             _ => ToolError::Files(error),
         })?;
+        self.judge(&output)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs it as a filter: `write` gives it its input, and its output is the file's.
+    ///
+    /// # Errors
+    /// As [`Tool::run`]; what is in the file is of no use then.
+    pub(crate) fn filter(
+        mut self,
+        write: impl FnOnce(&mut ChildStdin) -> io::Result<()>,
+        output: File,
+    ) -> Result<(), ToolError> {
+        self.command.stdin(Stdio::piped()).stdout(output).stderr(Stdio::piped());
+        let mut child = self.command.spawn()?;
+        // Dropped at its end, which the program sees as the end of its input.
+        let written = child.stdin.take().map_or(Ok(()), |mut stdin| write(&mut stdin));
+        // A program that ends early says why better than the broken pipe does.
+        self.judge(&child.wait_with_output()?)?;
+        Ok(written?)
+    }
+
+    /// Starts it; its output is to be read.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn reader(mut self) -> io::Result<Child> {
+        self.command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
+    }
+
+    fn judge(&self, output: &Output) -> Result<(), ToolError> {
         if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+            return Ok(());
         }
         if output.status.code().is_some_and(|code| TIMED_OUT.contains(&code)) {
             return Err(ToolError::TimedOut { step: self.step, seconds: self.seconds });
         }
-        Err(ToolError::Step { step: self.step, output: last_words(&output) })
+        Err(ToolError::Step { step: self.step, output: last_words(output) })
     }
 }
 
@@ -120,6 +204,8 @@ fn last_words(output: &Output) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -130,5 +216,39 @@ mod tests {
         assert_eq!(slow.to_string(), "wait did not end within 1 s");
         let text = Tool::plain("name", "sh", 20).arg("-c").arg("echo $HOME$X").env("X", "y");
         assert_eq!(text.run().unwrap(), "y\n");
+    }
+
+    #[test]
+    fn a_filter_writes_a_file_and_says_why_it_ended_early() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let upper = Tool::plain("try", "tr", 20).arg("a-z").arg("A-Z");
+        upper.filter(|input| input.write_all(b"so"), file.reopen().unwrap()).unwrap();
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "SO");
+        let ends = Tool::plain("try", "sh", 20).arg("-c").arg("echo full >&2; exit 1");
+        let much = |input: &mut ChildStdin| input.write_all(&vec![0; 1 << 20]);
+        let error = ends.filter(much, file.reopen().unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), "try: full");
+    }
+
+    #[test]
+    fn the_package_that_is_named_has_the_program() {
+        let plain = ["gpg", "gpgv", "mmdebstrap", "tar", "bzip2"];
+        let tools =
+            PACKAGES.iter().map(|(tool, _)| *tool).filter(|tool| *tool != FIRMWARE_FOR_QEMU);
+        for tool in tools.chain(plain) {
+            let package = package_of(tool);
+            let mut dpkg = Command::new("dpkg-query");
+            match dpkg.args(["-L", package]).output() {
+                Ok(listed) if listed.status.success() => {
+                    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+                    let name = tool.rsplit('/').next().unwrap();
+                    let has = listed.lines().any(|path| path.ends_with(&format!("/{name}")));
+                    assert!(has, "{package} has no {tool}: {listed}");
+                    need(tool).unwrap();
+                }
+                _ => println!("skipped: {package} is not installed by dpkg here"),
+            }
+        }
+        assert_eq!(need("no-such-tool").unwrap_err().to_string(), "there is no no-such-tool");
     }
 }

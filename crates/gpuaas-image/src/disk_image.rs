@@ -8,11 +8,11 @@
 //! reached by reading the stream anew.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
+use crate::disk_type::disk_stream;
 
 /// Unit of a partition table, in bytes.
 const SECTOR: u64 = 512;
@@ -107,15 +107,14 @@ impl DiskBytes for PlainDisk {
     }
 }
 
-/// A disk behind gzip.
+/// A disk that is compressed.
 struct CompressedDisk<'a> {
     path: &'a Path,
 }
 
 impl DiskBytes for CompressedDisk<'_> {
     fn read(&mut self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        let file = BufReader::with_capacity(1 << 18, File::open(self.path)?);
-        let mut stream = MultiGzDecoder::new(file);
+        let mut stream = disk_stream(self.path)?;
         if io::copy(&mut stream.by_ref().take(offset), &mut io::sink())? < offset {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

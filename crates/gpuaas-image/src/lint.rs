@@ -6,13 +6,12 @@
 //! in the row.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read as _};
 use std::path::Path;
-
-use flate2::bufread::MultiGzDecoder;
 
 use crate::archive_index::{ArchiveIndex, ArchiveReadError};
 use crate::disk_image;
+use crate::disk_type::disk_stream;
 
 mod boot;
 mod integrity;
@@ -94,12 +93,11 @@ impl ImageVerdict {
 /// # Errors
 /// The file cannot be read at all.
 pub fn lint(path: &Path, options: &LintOptions) -> io::Result<ImageVerdict> {
-    let file = File::open(path)?;
-    let archive_bytes = file.metadata()?.len();
-    match first_sectors(&file)? {
+    let archive_bytes = path.metadata()?.len();
+    match first_sectors(path)? {
         None => return Ok(ImageVerdict::of_file(0, path)),
         Some(begin) if disk_image::is_disk(&begin) => return judge_disk(path, options),
-        Some(_) if options.file_type == ImageFileType::Ddgz => {
+        Some(_) if options.file_type != ImageFileType::Tgz => {
             return Ok(ImageVerdict::of_file(0, path));
         }
         Some(_) => {}
@@ -123,11 +121,11 @@ pub fn judge(image: &LintSubject<'_>) -> ImageVerdict {
     ImageVerdict { findings }
 }
 
-/// The first kibibyte behind gzip; `None` where the file is no gzip or has less.
-fn first_sectors(file: &File) -> io::Result<Option<Vec<u8>>> {
-    let mut stream = MultiGzDecoder::new(BufReader::new(file));
+/// The first kibibyte behind what compresses, and behind the header of an archive with a disk; `None` where
+/// the file is not compressed or has less.
+fn first_sectors(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut begin = vec![0; 1024];
-    match stream.read_exact(&mut begin) {
+    match disk_stream(path).and_then(|mut stream| stream.read_exact(&mut begin)) {
         Ok(()) => Ok(Some(begin)),
         Err(error) => match error.kind() {
             io::ErrorKind::InvalidInput

@@ -1,11 +1,19 @@
-//! A disk with the image on it: an EFI system partition, and a root.
+//! A disk that firmware boots, from a tree: an EFI system partition, and a root.
+//!
+//! The tree gets its fstab and its initial file system (`assets/machine-disk-prepare.sh`), and is put on a
+//! disk. That is booted with the tree's own kernel in an emulated machine (TCG: no processor feature of this
+//! one is needed), whose first process installs the boot loader there (`assets/machine-disk-install.sh`).
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+mod machine;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::error::BootTestError;
-use crate::command::{Isolation, Tool};
+pub(crate) use machine::{Firmware, tail};
+
+use crate::command::{Isolation, Tool, ToolError};
+use crate::tree_path::below;
 
 const MIB: u64 = 1 << 20;
 /// First byte of the EFI system partition.
@@ -24,23 +32,62 @@ const PREPARE_SECONDS: u64 = 900;
 /// Seconds that making a file system may take.
 const MAKE_SECONDS: u64 = 1800;
 
+/// Where the program that installs the boot loader is until it has.
+const INSTALLER: &str = "/usr/local/sbin/gpuaas-install-boot-loader";
+/// Programs that make a disk.
+pub(crate) const TOOLS: [&str; 5] =
+    ["unshare", "sfdisk", "mkfs.ext4", "mkfs.vfat", "qemu-system-x86_64"];
+
+/// A kernel in `/boot` that has its initial file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BootKernel {
+    kernel: PathBuf,
+    initrd: PathBuf,
+}
+
+/// What a disk is made of.
+pub(crate) struct MachineDiskRequest<'a> {
+    /// Folder for the disk and for what its machines write.
+    pub(crate) scratch: &'a Path,
+    /// The tree, which is changed as its deployment would.
+    pub(crate) tree: &'a Path,
+    /// Its one kernel.
+    pub(crate) kernel: BootKernel,
+    /// Lines for grub's defaults, in the place of the kernel arguments that the tree has there; none: its
+    /// own.
+    pub(crate) grub_defaults: Option<&'a str>,
+}
+
 /// A disk that a machine boots from.
-pub(super) struct MachineDisk {
+pub(crate) struct MachineDisk {
     /// The disk's file.
-    pub(super) path: PathBuf,
+    path: PathBuf,
+    /// Folder for what its machines write.
+    scratch: PathBuf,
     /// Identifier of the root's file system.
-    pub(super) root_uuid: String,
-    /// The image's kernel.
-    pub(super) kernel: PathBuf,
-    /// Its initial file system.
-    pub(super) initrd: PathBuf,
+    root_uuid: String,
+    kernel: BootKernel,
 }
 
 impl MachineDisk {
-    /// Puts a tree on a new disk.
-    pub(super) fn make(scratch: &Path, tree: &Path) -> Result<Self, BootTestError> {
+    /// The disk's file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts a tree on a new disk, which has no boot loader yet.
+    ///
+    /// # Errors
+    /// [`ToolError`]
+    pub(crate) fn make(request: MachineDiskRequest<'_>) -> Result<Self, ToolError> {
+        let MachineDiskRequest { scratch, tree, kernel, grub_defaults } = request;
         let path = scratch.join("disk");
-        let (kernel, initrd) = kernel_of(tree)?;
+        let installer = below(tree, INSTALLER)?;
+        if let Some(folder) = installer.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&installer, include_str!("../assets/machine-disk-install.sh"))?;
+        fs::set_permissions(&installer, Permissions::from_mode(0o755))?;
         let root_uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
         let esp_uuid = esp_uuid(&root_uuid);
         let prepare = Tool::isolated(
@@ -49,9 +96,9 @@ impl MachineDisk {
             Isolation::WithoutNetwork,
             PREPARE_SECONDS,
         );
-        let script = include_str!("../../assets/boot-test-prepare.sh");
+        let script = include_str!("../assets/machine-disk-prepare.sh");
         let prepare = prepare.arg("-c").arg(script).arg("prepare").arg(tree);
-        prepare.arg(&root_uuid).arg(&esp_uuid).run()?;
+        prepare.arg(&root_uuid).arg(&esp_uuid).arg(grub_defaults.unwrap_or_default()).run()?;
         let root_bytes = root_bytes(&usage(tree)?);
         let file = fs::File::create(&path)?;
         file.set_len(ROOT_BEGIN + root_bytes + TABLE_BYTES)?;
@@ -77,12 +124,15 @@ impl MachineDisk {
         let root = root.arg("-E").arg(format!("offset={ROOT_BEGIN},lazy_itable_init=1"));
         let root = root.arg("-d").arg(tree).arg(&path);
         root.arg(format!("{}k", root_bytes / 1024)).run()?;
-        Ok(Self { path, root_uuid, kernel, initrd })
+        Ok(Self { path, scratch: scratch.to_owned(), root_uuid, kernel })
     }
 }
 
-/// The one kernel with its initial file system.
-fn kernel_of(tree: &Path) -> Result<(PathBuf, PathBuf), BootTestError> {
+/// The kernels of a tree that have an initial file system.
+///
+/// # Errors
+/// `/boot` cannot be read.
+pub(crate) fn kernels_of(tree: &Path) -> Result<Vec<BootKernel>, ToolError> {
     let boot = tree.join("boot");
     let mut found = Vec::new();
     for entry in fs::read_dir(&boot)? {
@@ -90,15 +140,11 @@ fn kernel_of(tree: &Path) -> Result<(PathBuf, PathBuf), BootTestError> {
         if let Some(version) = name.strip_prefix("vmlinuz-") {
             let initrd = boot.join(format!("initrd.img-{version}"));
             if initrd.is_file() {
-                found.push((boot.join(&name), initrd));
+                found.push(BootKernel { kernel: boot.join(&name), initrd });
             }
         }
     }
-    match (found.pop(), found.len()) {
-        (Some(pair), 0) => Ok(pair),
-        (Some(_), others) => Err(BootTestError::Kernels(others + 1)),
-        (None, _) => Err(BootTestError::Kernels(0)),
-    }
+    Ok(found)
 }
 
 /// What a tree takes on a disk.
@@ -108,7 +154,7 @@ struct TreeUsage {
     names: u64,
 }
 
-fn usage(folder: &Path) -> Result<TreeUsage, BootTestError> {
+fn usage(folder: &Path) -> Result<TreeUsage, ToolError> {
     let mut usage = TreeUsage::default();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -143,7 +189,7 @@ fn partition_table(root_bytes: u64) -> String {
     )
 }
 
-fn partition(disk: &Path, table: &Path) -> Result<(), BootTestError> {
+fn partition(disk: &Path, table: &Path) -> Result<(), ToolError> {
     let tool = Tool::plain("write the partition table", "sh", MAKE_SECONDS).arg("-c");
     let tool =
         tool.arg("exec sfdisk --quiet --no-reread --no-tell-kernel \"$1\" <\"$2\"").arg("sh");
@@ -178,19 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn one_kernel_with_its_initial_file_system_is_wanted() {
+    fn a_kernel_counts_with_its_initial_file_system() {
         let tree = tempfile::tempdir().unwrap();
         let boot = tree.path().join("boot");
         fs::create_dir(&boot).unwrap();
         let write = |name: &str| fs::write(boot.join(name), "x").unwrap();
         write("vmlinuz-1");
-        let error = kernel_of(tree.path()).unwrap_err();
-        assert!(error.to_string().contains("0 kernels") && error.hint().contains("image lint"));
+        assert_eq!(kernels_of(tree.path()).unwrap(), []);
         write("initrd.img-1");
-        assert_eq!(kernel_of(tree.path()).unwrap().1, boot.join("initrd.img-1"));
+        let found = kernels_of(tree.path()).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].initrd, boot.join("initrd.img-1"));
         write("vmlinuz-2");
         write("initrd.img-2");
-        assert!(kernel_of(tree.path()).unwrap_err().to_string().contains("2 kernels"));
+        assert_eq!(kernels_of(tree.path()).unwrap().len(), 2);
         assert!(usage(tree.path()).unwrap().names == 5);
     }
 }

@@ -5,6 +5,7 @@
 //! prefix that is not in the table is an error: an operator who misspells one would get an image that
 //! looks right.
 
+use crate::disk_type::DiskType;
 use crate::recipe::{ImageRecipe, RecipeBase, is_name, is_package};
 use crate::size;
 
@@ -67,9 +68,6 @@ pub enum OverrideFallback {
     /// The recipe as the other overrides leave it: packages of groups that are switched on.
     RecipeGroups,
 }
-
-/// File types of MAAS for whole disks.
-pub const DISK_TYPES: [&str; 6] = ["ddtgz", "ddtbz", "ddtxz", "ddgz", "ddbz2", "ddxz"];
 
 /// A row of the table.
 macro_rules! row {
@@ -289,7 +287,7 @@ impl ImageOverride {
             Socket => value.parse::<std::net::SocketAddr>().is_ok(),
             Number => value.parse::<u32>().is_ok_and(|number| number > 0),
             Name => is_name(value.strip_prefix("custom/").unwrap_or(value)),
-            FileType => value == "tgz" || DISK_TYPES.contains(&value),
+            FileType => value == "tgz" || DiskType::find(value).is_some(),
             BaseImage => {
                 value.split_once('/').is_some_and(|(os, series)| is_name(os) && is_name(series))
             }

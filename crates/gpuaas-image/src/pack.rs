@@ -8,6 +8,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use tempfile::NamedTempFile;
+
 use crate::entry::EntryKind;
 use crate::gzip::{DEFAULT_LEVEL, ParallelGzip};
 use crate::tar_writer::{TarWriteError, TarWriter};
@@ -151,16 +153,18 @@ pub fn pack_to_file(
     target: &Path,
     options: &PackOptions,
 ) -> Result<PackSummary, PackError> {
+    let (file, summary) = pack(root, staged(target)?, options)?;
+    file.as_file().sync_all()?;
+    file.persist(target).map_err(|error| error.error)?;
+    Ok(summary)
+}
+
+/// A file beside `target`, which gets its name when it is complete.
+pub(crate) fn staged(target: &Path) -> io::Result<NamedTempFile> {
     let folder = match target.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let file = tempfile::Builder::new()
-        .prefix(".image-")
-        .permissions(Permissions::from_mode(0o644))
-        .tempfile_in(folder)?;
-    let (file, summary) = pack(root, file, options)?;
-    file.as_file().sync_all()?;
-    file.persist(target).map_err(|error| error.error)?;
-    Ok(summary)
+    let permissions = Permissions::from_mode(0o644);
+    tempfile::Builder::new().prefix(".image-").permissions(permissions).tempfile_in(folder)
 }

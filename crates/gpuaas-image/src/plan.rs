@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::overrides::{DISK_TYPES, OverrideSource, ResolvedOverrides};
+use crate::disk_type::DiskType;
+use crate::overrides::{OverrideSource, ResolvedOverrides};
 use crate::recipe::{ImageRecipe, RecipeBase, RecipeFile, RecipeSwitch};
 use crate::signed_repository::SignedRepository;
 
@@ -360,8 +361,8 @@ fn planned_build(
 
 /// What whole-disk types give up (docs/hosts.md#host-images).
 fn gives_up(file_type: &str) -> &'static str {
-    if DISK_TYPES.contains(&file_type) {
-        "MAAS' storage layout: the disk's own partitions are used, and with the layout flat the boot loader's installation fails"
+    if DiskType::find(file_type).is_some() {
+        "MAAS' storage layout: the disk's own partitions are used, and with the layout flat the boot loader's installation fails; the boot test; and equal bytes of two builds"
     } else {
         ""
     }

@@ -74,9 +74,8 @@ pub use experiment::{
 #[cfg(feature = "bench")]
 pub use image::{BenchLintArgs, BenchPackArgs};
 pub use image::{
-    FileTypeArgument, ImageBootTestArgs, ImageBuildArgs, ImageCommand, ImageDiffArgs,
-    ImageLintArgs, ImagePackArgs, ImagePipelineArgs, ImageShowArgs, ImageSignArgs, ImageUploadArgs,
-    RegionArgs,
+    ImageBootTestArgs, ImageBuildArgs, ImageCommand, ImageDiffArgs, ImageLintArgs, ImagePackArgs,
+    ImagePipelineArgs, ImageShowArgs, ImageSignArgs, ImageUploadArgs, RegionArgs,
 };
 pub use image_overrides::{OverrideArgs, override_names};
 pub use image_site::{

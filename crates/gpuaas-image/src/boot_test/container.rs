@@ -6,6 +6,7 @@ use std::path::Path;
 use super::outcome::{BootTestProblem, SEED};
 use super::report::SystemReport;
 use crate::command::{Isolation, Tool};
+use crate::machine_disk::tail;
 use crate::tree_path::below;
 
 /// Seconds that a container may take until it has reported.
@@ -39,24 +40,4 @@ pub(super) fn boot_container(tree: &Path) -> Result<SystemReport, BootTestProble
             tail(&console)
         ))
     })
-}
-
-/// The last lines of a console.
-pub(super) fn tail(console: &str) -> String {
-    const LINES: usize = 20;
-    let lines: Vec<&str> = console.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_a_console_is_its_last_lines() {
-        let console: String = (0..50).map(|n| format!("line {n}\n\n")).collect();
-        let end = tail(&console);
-        assert!(end.starts_with("line 30\n") && end.ends_with("line 49"), "{end}");
-        assert_eq!(tail(""), "");
-    }
 }

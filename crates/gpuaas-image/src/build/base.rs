@@ -7,7 +7,7 @@ use super::error::BuildError;
 pub use super::layer::MadePackages;
 use super::repository::{TrustedRepository, write_sources};
 use super::snapshot::{BaseSnapshot, archive_snapshot};
-use crate::command::{Isolation, Tool};
+use crate::command::{Isolation, Tool, ToolError, need_root_and};
 
 /// Seconds that installing packages may take.
 const INSTALL_SECONDS: u64 = 3600;
@@ -97,12 +97,7 @@ impl ImageBase for MmdebstrapBase {
         packages: &BasePackages<'_>,
         tree: &Path,
     ) -> Result<MadePackages, BuildError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(BuildError::NotRoot(rustix::process::geteuid().as_raw()));
-        }
-        if !Path::new("/usr/bin/mmdebstrap").exists() {
-            return Err(BuildError::ToolMissing("mmdebstrap"));
-        }
+        need_root_and(&["mmdebstrap"])?;
         let sources = write_sources(packages.repositories, tree)?;
         let add = hook_file(tree, "add-sources.sh", ADD_SOURCES)?;
         let install_optional = hook_file(tree, "install-optional.sh", INSTALL_OPTIONAL)?;
@@ -153,7 +148,7 @@ fn hook_file(tree: &Path, name: &str, script: &str) -> Result<PathBuf, BuildErro
 /// Apt's sentences about a package that is not there, and about an index that the right keys have not
 /// signed, as errors of their own.
 pub(super) fn packages_error(error: BuildError, repositories: &[TrustedRepository]) -> BuildError {
-    let BuildError::Step { output, .. } = &error else { return error };
+    let BuildError::Tool(ToolError::Step { output, .. }) = &error else { return error };
     let unsigned = output.lines().filter(|line| {
         line.contains("is not signed") || line.contains("signatures couldn't be verified")
     });
@@ -219,7 +214,9 @@ mod tests {
 
     #[test]
     fn a_package_that_is_not_there_is_named() {
-        let step = |output: &str| BuildError::Step { step: "install", output: output.to_owned() };
+        let step = |output: &str| {
+            BuildError::Tool(ToolError::Step { step: "install", output: output.to_owned() })
+        };
         let none = |said: &str| packages_error(step(said), &[]);
         let error = none("x\nE: Unable to locate package linux-nothing\ny");
         assert_eq!(error.to_string(), "the archive has no package linux-nothing");

@@ -13,7 +13,7 @@ use super::base::{BasePackages, ImageBase, MadePackages, installed_packages, pac
 use super::error::BuildError;
 use super::repository::write_sources;
 use super::snapshot::{BaseSnapshot, archive_snapshot, fetch};
-use crate::command::{Isolation, Tool};
+use crate::command::{Isolation, Tool, ToolError, need, need_root_and};
 use crate::disk_image::{DiskFileSystem, file_systems};
 use crate::recipe::PackageArchive;
 use crate::stream_digest::stream_digest;
@@ -125,9 +125,7 @@ impl CloudImageBase {
         if !self.keyring.is_file() {
             return Err(untrusted(&format!("there are no keys at {}", self.keyring.display())));
         }
-        if !Path::new("/usr/bin/gpgv").exists() {
-            return Err(BuildError::ToolMissing("gpgv"));
-        }
+        need("gpgv")?;
         let gpgv =
             Tool::plain("verify a signature", "gpgv", LIST_SECONDS).arg("--status-fd").arg("1");
         let said = gpgv.arg("--keyring").arg(&self.keyring).arg(&signature).arg(&list).run();
@@ -208,17 +206,12 @@ impl ImageBase for CloudImageBase {
         packages: &BasePackages<'_>,
         tree: &Path,
     ) -> Result<MadePackages, BuildError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(BuildError::NotRoot(rustix::process::geteuid().as_raw()));
-        }
-        if !Path::new("/usr/bin/qemu-img").exists() {
-            return Err(BuildError::ToolMissing("qemu-img"));
-        }
+        need_root_and(&["qemu-img"])?;
         let folder = tree.parent().unwrap_or(Path::new("."));
         let scratch = tempfile::Builder::new().prefix("disk-").tempdir_in(folder)?;
         if self.snapshot(scratch.path())? != *snapshot {
             let output = format!("{} is another one by now", self.url);
-            return Err(BuildError::Step { step: "fetch the base", output });
+            return Err(ToolError::Step { step: "fetch the base", output }.into());
         }
         let (digest, _) = self.signed_digest(scratch.path())?;
         let disk = self.disk(&digest, scratch.path())?;

@@ -68,6 +68,7 @@ impl Publisher {
             bundles: Vec::new(),
             kernel_arguments: Vec::new(),
             allowed_sources: Vec::new(),
+            disk_type: None,
             most_bytes: None,
             cache: path.join("cache"),
             target: path.join("image.tar.gz"),
@@ -106,7 +107,9 @@ fn a_disk_that_its_publisher_signed_becomes_an_image_and_no_other_does() {
     let publisher = Publisher::new();
     let (folder, request) = (publisher.folder.path(), publisher.request());
     let built = match build(&request, &publisher.base) {
-        Err(BuildError::Step { output, .. }) if output.contains("failed to setup loop device") => {
+        Err(BuildError::Tool(ToolError::Step { output, .. }))
+            if output.contains("failed to setup loop device") =>
+        {
             return println!("skipped: {output}");
         }
         built => built.unwrap(),

@@ -56,7 +56,7 @@ const LEFTOVERS: &[&str] = &[
 /// Makes an image of a tree with packages.
 ///
 /// # Errors
-/// [`BuildError::Files`].
+/// A file cannot be read or written.
 pub(super) fn configure(tree: &Path, details: &ImageDetails<'_>) -> Result<(), BuildError> {
     clean(tree)?;
     let own = details.own_files();
@@ -164,6 +164,7 @@ mod tests {
             bundles: vec!["h200-ib@1.2.3".to_owned()],
             kernel_arguments: vec!["iommu=pt".to_owned()],
             allowed_sources: Vec::new(),
+            disk_type: None,
             most_bytes: None,
             cache: PathBuf::new(),
             target: PathBuf::new(),

@@ -51,7 +51,7 @@ impl LayerStore {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 return Err(BuildError::Running(folder.to_owned()));
             }
-            Err(error) => return Err(BuildError::Files(error.into())),
+            Err(error) => return Err(io::Error::from(error).into()),
         }
         for entry in fs::read_dir(folder)? {
             let entry = entry?;

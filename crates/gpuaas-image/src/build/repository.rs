@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::error::BuildError;
 use super::request::EmbeddedFile;
 use super::snapshot::{fetch, index_snapshot};
-use crate::command::Tool;
+use crate::command::{Tool, need};
 use crate::signed_repository::SignedRepository;
 
 /// Seconds that fetching or reading keys may take.
@@ -40,9 +40,7 @@ impl SignedRepository {
     /// # Errors
     /// [`BuildError::SourceUnreachable`], [`BuildError::RepositoryUntrusted`].
     pub(super) fn trusted(&self, scratch: &Path) -> Result<TrustedRepository, BuildError> {
-        if !Path::new("/usr/bin/gpg").exists() {
-            return Err(BuildError::ToolMissing("gpg"));
-        }
+        need("gpg")?;
         let folder = tempfile::Builder::new().prefix("keys-").tempdir_in(scratch)?;
         let file = folder.path().join("fetched");
         fetch(&self.key_url, &file, KEY_SECONDS)?;

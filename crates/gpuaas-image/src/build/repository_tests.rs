@@ -9,6 +9,7 @@ use super::publishing::{Archive, missing, serve, sh};
 use super::repository::TrustedRepository;
 use super::tests::is_root;
 use super::*;
+use crate::command::ToolError;
 use crate::recipe::PackageArchive;
 
 /// Programs without which there is no system and no publisher.
@@ -139,7 +140,9 @@ fn packages_of_further_archives_are_installed_on_either_base() {
     let required = names(&["plain-tool", "more-tool"]);
     let wanted = BasePackages { required: &required, optional: &optional, repositories: &trusted };
     let (made, tree) = match make(&base, path("two"), &wanted) {
-        Err(BuildError::Step { output, .. }) if output.contains("failed to setup loop device") => {
+        Err(BuildError::Tool(ToolError::Step { output, .. }))
+            if output.contains("failed to setup loop device") =>
+        {
             return println!("skipped: {output}");
         }
         made => made.unwrap(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk_type::DiskType;
 use crate::signed_repository::SignedRepository;
 
 /// A file of the image.
@@ -39,11 +40,13 @@ pub struct BuildRequest {
     pub kernel_arguments: Vec<String>,
     /// Hosts of apt sources that a deploy may ask, beside the distribution's own.
     pub allowed_sources: Vec<String>,
+    /// The whole disk that is wanted; none: an archive of the root file system.
+    pub disk_type: Option<DiskType>,
     /// Largest size of the root file system, in bytes; none: not judged.
     pub most_bytes: Option<u64>,
     /// Folder of layers that are kept.
     pub cache: PathBuf,
-    /// The archive to write.
+    /// The archive or disk to write.
     pub target: PathBuf,
 }
 
@@ -52,11 +55,11 @@ pub struct BuildRequest {
 pub struct BuildOutcome {
     /// Name in MAAS, to which an upload adds the day and the digest.
     pub name: String,
-    /// SHA-256 of the archive, in hex digits.
+    /// SHA-256 of the archive or disk, in hex digits.
     pub digest: String,
     /// SHA-256 over what the archive was made of, in hex digits.
     pub input_digest: String,
-    /// Length of the archive in bytes.
+    /// Length of the archive or disk in bytes.
     pub size_bytes: u64,
     /// Content of all files in bytes.
     pub tree_bytes: u64,

@@ -7,7 +7,7 @@ use std::path::Path;
 use sha2::{Digest as _, Sha256};
 
 use super::error::BuildError;
-use crate::command::{Tool, ToolError};
+use crate::command::{Tool, ToolError, need};
 
 /// Seconds that fetching an index may take.
 const INDEX_SECONDS: u64 = 60;
@@ -44,9 +44,7 @@ pub(super) fn index_snapshot(url: &str, scratch: &Path) -> Result<BaseSnapshot, 
 /// Fetches a file as apt does.
 pub(super) fn fetch(url: &str, target: &Path, seconds: u64) -> Result<(), BuildError> {
     let client = "/usr/lib/apt/apt-helper";
-    if !Path::new(client).exists() {
-        return Err(BuildError::ToolMissing("apt-helper"));
-    }
+    need(client)?;
     // What is there would be asked for with its time, and kept where the server has none that is newer.
     match fs::remove_file(target) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),

@@ -85,6 +85,7 @@ impl Bench {
             bundles: vec!["h200-ib@1.0.0".to_owned()],
             kernel_arguments: vec!["iommu=pt".to_owned()],
             allowed_sources: Vec::new(),
+            disk_type: None,
             most_bytes: None,
             cache: folder.path().join("cache"),
             target: folder.path().join("image.tar.gz"),

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use crate::archive_index::{ArchiveIndex, IndexedEntry, IndexedKind};
+use crate::disk_type::DiskType;
 
 /// What an archive is judged for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LintOptions {
-    /// MAAS' file type: `tgz`, or `ddgz` for a whole disk.
+    /// MAAS' file type.
     pub file_type: ImageFileType,
     /// MAAS' storage layout of the machines that get it, such as `flat`.
     pub storage_layout: String,
@@ -43,8 +44,28 @@ impl Default for LintOptions {
 pub enum ImageFileType {
     /// A root file system, `tgz`.
     Tgz,
-    /// A whole disk, compressed: `ddgz`.
-    Ddgz,
+    /// A whole disk.
+    Disk(DiskType),
+}
+
+impl ImageFileType {
+    /// The one of that name, such as `tgz` or `ddgz`.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        match name {
+            "tgz" => Some(Self::Tgz),
+            name => DiskType::find(name).map(Self::Disk),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tgz => "tgz",
+            Self::Disk(kind) => kind.name,
+        }
+    }
 }
 
 /// A package as dpkg's status has it.

@@ -42,7 +42,7 @@ pub(super) fn h200_options() -> LintOptions {
 /// What a disk is for.
 pub(super) fn disk_options() -> LintOptions {
     LintOptions {
-        file_type: ImageFileType::Ddgz,
+        file_type: ImageFileType::find("ddgz").unwrap_or(ImageFileType::Tgz),
         storage_layout: "blank".to_owned(),
         ..LintOptions::default()
     }

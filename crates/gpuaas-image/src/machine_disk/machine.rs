@@ -1,16 +1,13 @@
-//! The image as a machine: firmware, shim, grub, kernel, systemd.
+//! An emulated machine with a disk: UEFI firmware, then whatever boots.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::container::tail;
-use super::disk::MachineDisk;
-use super::error::BootTestError;
-use super::outcome::{BootTestProblem, SEED};
-use super::report::SystemReport;
-use crate::command::{Tool, ToolError};
+use super::{INSTALLER, MachineDisk};
+use crate::command::{FIRMWARE_FOR_QEMU, Tool, ToolError};
 
-/// Seconds that a machine may take for what curtin does, and then for its boot.
+/// Seconds that a machine may take for the installation of its boot loader, and for its boot.
 const MACHINE_SECONDS: u64 = 900;
 /// UEFI for QEMU, as distributions have it: its code, and its variables.
 const FIRMWARE: [(&str, &str); 4] = [
@@ -20,68 +17,94 @@ const FIRMWARE: [(&str, &str); 4] = [
     ("/usr/share/edk2/x64/OVMF_CODE.4m.fd", "/usr/share/edk2/x64/OVMF_VARS.4m.fd"),
 ];
 
+/// Lines of a console that a failure keeps.
+const LINES: usize = 20;
+
 /// UEFI firmware for an emulated machine.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Firmware {
+pub(crate) struct Firmware {
     code: &'static str,
     variables: &'static str,
 }
 
 impl Firmware {
     /// The one of this host.
-    pub(super) fn find() -> Result<Self, BootTestError> {
+    ///
+    /// # Errors
+    /// [`ToolError::Missing`].
+    pub(crate) fn find() -> Result<Self, ToolError> {
         let is_there = |(code, variables): &&(&str, &str)| {
             Path::new(code).exists() && Path::new(variables).exists()
         };
         let found = FIRMWARE.iter().find(is_there);
-        let missing =
-            BootTestError::ToolMissing { tool: "UEFI firmware for QEMU", package: "ovmf" };
+        let missing = ToolError::Missing(FIRMWARE_FOR_QEMU);
         found.map(|&(code, variables)| Self { code, variables }).ok_or(missing)
     }
 }
 
 /// What a machine wrote to its serial ports.
-struct SerialPorts {
+pub(crate) struct SerialPorts {
     console: String,
-    second: String,
+    /// What it wrote to its second port, which is for reports.
+    pub(crate) second: String,
     /// Whether it ended by itself.
     ended: Result<(), ToolError>,
 }
 
+/// Why a machine did not do what it was started for: a sentence with the end of its console.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct MachineError(String);
+
+impl From<io::Error> for MachineError {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
 impl MachineDisk {
-    /// Does what curtin does before a first boot, then boots the disk until it has reported.
-    pub(super) fn deploy_and_boot(
+    /// Installs the boot loader, in a machine that runs the disk's own kernel. With `removable` it is found
+    /// by firmware that knows nothing of the disk, too.
+    ///
+    /// # Errors
+    /// [`MachineError`], with the step that the machine named.
+    pub(crate) fn install_boot_loader(
         &self,
         firmware: &Firmware,
-        scratch: &Path,
-    ) -> Result<SystemReport, BootTestProblem> {
-        let not_installed = |detail: String| BootTestProblem::new("loader_not_installed", detail);
-        // Whoever installs the boot loader writes an entry into the firmware's variables.
-        let variables = scratch.join("variables");
-        fs::copy(firmware.variables, &variables)
-            .map_err(|error| not_installed(error.to_string()))?;
+        removable: bool,
+    ) -> Result<(), MachineError> {
+        fs::copy(firmware.variables, self.variables())?;
+        let removable = if removable { " -- removable" } else { "" };
         let arguments = format!(
-            "console=ttyS0 root=UUID={} rw init={SEED}/install no_timer_check panic=-1",
+            "console=ttyS0 root=UUID={} rw init={INSTALLER} no_timer_check panic=-1{removable}",
             self.root_uuid,
         );
-        let direct = [("-kernel", &self.kernel), ("-initrd", &self.initrd)];
-        let machine = self.machine(firmware, &variables, "prepare the machine's boot");
-        let machine =
-            direct.iter().fold(machine, |tool, (option, path)| tool.arg(option).arg(path));
-        let ports = run(machine.arg("-append").arg(arguments), scratch, "install");
-        let ports = ports.map_err(|error| not_installed(error.to_string()))?;
-        if !ports.second.lines().any(|line| line == "installed yes") {
-            return Err(not_installed(ports.failure("no word of its end")));
+        let machine = self.machine(firmware, "install the boot loader");
+        let machine = machine.arg("-kernel").arg(&self.kernel.kernel);
+        let machine = machine.arg("-initrd").arg(&self.kernel.initrd);
+        let ports = self.run(machine.arg("-append").arg(arguments), "install")?;
+        if ports.second.lines().any(|line| line == "installed yes") {
+            return Ok(());
         }
-        let machine = self.machine(firmware, &variables, "boot the machine");
-        let not_booted = |detail: String| BootTestProblem::new("machine_not_booted", detail);
-        let ports = run(machine, scratch, "boot").map_err(|error| not_booted(error.to_string()))?;
-        SystemReport::parse(&ports.second)
-            .ok_or_else(|| not_booted(ports.failure("it did not report")))
+        Err(MachineError(ports.failure("no word of its end")))
+    }
+
+    /// Boots the disk by its firmware, which has the boot entries that the installation wrote, until the
+    /// machine switches itself off.
+    ///
+    /// # Errors
+    /// What it wrote cannot be read.
+    pub(crate) fn boot(&self, firmware: &Firmware) -> Result<SerialPorts, io::Error> {
+        self.run(self.machine(firmware, "boot the machine"), "boot")
+    }
+
+    /// The firmware's variables. Whoever installs the boot loader writes an entry into them.
+    fn variables(&self) -> PathBuf {
+        self.scratch.join("variables")
     }
 
     /// A machine with this disk, of software alone.
-    fn machine(&self, firmware: &Firmware, variables: &Path, step: &'static str) -> Tool {
+    fn machine(&self, firmware: &Firmware, step: &'static str) -> Tool {
         let drive = |rest: &str, path: &dyn AsRef<Path>| {
             // A comma is written twice in QEMU's values.
             format!("{rest},file={}", path.as_ref().display().to_string().replace(',', ",,"))
@@ -123,28 +146,28 @@ impl MachineDisk {
         .arg("-drive")
         .arg(drive("if=pflash,format=raw,readonly=on", &firmware.code))
         .arg("-drive")
-        .arg(drive("if=pflash,format=raw", &variables))
+        .arg(drive("if=pflash,format=raw", &self.variables()))
     }
-}
 
-/// Runs a machine until it switches itself off.
-fn run(machine: Tool, scratch: &Path, name: &str) -> Result<SerialPorts, std::io::Error> {
-    let port = |end: &str| -> PathBuf { scratch.join(format!("{name}.{end}")) };
-    let (console, second) = (port("console"), port("second"));
-    let serial = |path: &Path| format!("file:{}", path.display());
-    let machine = machine.arg("-serial").arg(serial(&console)).arg("-serial").arg(serial(&second));
-    let ended = machine.run().map(|_| ());
-    let text = |path: &Path| match fs::read(path) {
-        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(error),
-    };
-    Ok(SerialPorts { console: text(&console)?, second: text(&second)?, ended })
+    /// Runs a machine until it switches itself off.
+    fn run(&self, machine: Tool, name: &str) -> Result<SerialPorts, io::Error> {
+        let port = |end: &str| -> PathBuf { self.scratch.join(format!("{name}.{end}")) };
+        let (console, second) = (port("console"), port("second"));
+        let serial = |path: &Path| format!("file:{}", path.display());
+        let machine = machine.arg("-serial").arg(serial(&console));
+        let ended = machine.arg("-serial").arg(serial(&second)).run().map(|_| ());
+        let text = |path: &Path| match fs::read(path) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(error),
+        };
+        Ok(SerialPorts { console: text(&console)?, second: text(&second)?, ended })
+    }
 }
 
 impl SerialPorts {
     /// What is known of a failure: the step that the machine named, how QEMU ended, the console's end.
-    fn failure(&self, otherwise: &str) -> String {
+    pub(crate) fn failure(&self, otherwise: &str) -> String {
         let step = self.second.lines().find_map(|line| line.strip_prefix("failed_step "));
         let what = match (step, &self.ended) {
             (Some(step), _) => format!("it could not {step}"),
@@ -155,9 +178,23 @@ impl SerialPorts {
     }
 }
 
+/// The last lines of a console.
+pub(crate) fn tail(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_console_is_its_last_lines() {
+        let console: String = (0..50).map(|n| format!("line {n}\n\n")).collect();
+        let end = tail(&console);
+        assert!(end.starts_with("line 30\n") && end.ends_with("line 49"), "{end}");
+        assert_eq!(tail(""), "");
+    }
 
     #[test]
     fn a_machine_that_failed_says_the_step_and_the_end_of_its_console() {

@@ -192,9 +192,6 @@ ImageBuildImpossibleHere "image_build_impossible_here" "This host cannot build i
 ImageBuildRunning "image_build_running" "Another build runs" {
     doc: "Another process builds with the same folder of layers",
 }
-ImageBuildUnsupported "image_build_unsupported" "This version does not build such an image" {
-    doc: "The recipe is to be built as a whole disk; its plan is shown by `gpuaas image pipeline --dry-run`",
-}
 ImageChanged "image_changed" "The archive changed while it was tried" {
     doc: "A statement is about the bytes that were tried, and the file has others by now",
 }

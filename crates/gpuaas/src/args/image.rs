@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use gpuaas_client::arguments::ConnectionArgs;
+use gpuaas_image::disk_type::DISK_TYPES;
+use gpuaas_image::lint::ImageFileType;
 
 use super::image_overrides::OverrideArgs;
 use super::image_site::{
@@ -247,8 +249,8 @@ pub struct ImageLintArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// MAAS' file type of it.
-    #[arg(long, value_enum, default_value = "tgz")]
-    pub file_type: FileTypeArgument,
+    #[arg(long, value_name = "TYPE", default_value = "tgz", value_parser = file_type)]
+    pub file_type: ImageFileType,
     /// MAAS' storage layout of the machines that get it.
     #[arg(long, value_name = "LAYOUT", default_value = "flat")]
     pub storage_layout: String,
@@ -298,13 +300,9 @@ pub struct ImageBootTestArgs {
     pub json: bool,
 }
 
-/// MAAS' file type of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FileTypeArgument {
-    /// A root file system.
-    Tgz,
-    /// A whole disk.
-    Ddgz,
+fn file_type(text: &str) -> Result<ImageFileType, String> {
+    let names = || DISK_TYPES.map(|one| one.name).join(", ");
+    ImageFileType::find(text).ok_or_else(|| format!("write it as tgz, or one of {}", names()))
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -10,6 +10,7 @@ use gpuaas_image::build::{
     BuildError, BuildOutcome, BuildRequest, CloudImageBase, EmbeddedFile, ImageBase,
     MmdebstrapBase, build,
 };
+use gpuaas_image::disk_type::DiskType;
 use gpuaas_image::plan::{recipe_files, recipe_repositories};
 use gpuaas_image::recipe::RecipeBase;
 use gpuaas_types::codes::CommandCode;
@@ -47,6 +48,10 @@ pub(super) fn run(args: &ImageBuildArgs, terminal: &mut Terminal) -> Result<(), 
         [] => "none".to_owned(),
         names => names.join(", "),
     };
+    let gives_up = match planned.plan.gives_up.as_str() {
+        "" => "nothing".to_owned(),
+        some => some.to_owned(),
+    };
     terminal.data(&output::fields(&[
         ("file", target.display().to_string()),
         ("sha256", outcome.digest.clone()),
@@ -55,6 +60,7 @@ pub(super) fn run(args: &ImageBuildArgs, terminal: &mut Terminal) -> Result<(), 
         ("packages", outcome.packages.to_string()),
         ("kernel", outcome.kernel.clone()),
         ("missing", missing),
+        ("gives up", gives_up),
         ("layers", format!("{} made, {} reused", outcome.built_layers, outcome.reused_layers)),
     ]))
 }
@@ -62,33 +68,23 @@ pub(super) fn run(args: &ImageBuildArgs, terminal: &mut Terminal) -> Result<(), 
 /// Builds what was planned.
 ///
 /// # Errors
-/// `image_build_unsupported`; [`BuildError`].
+/// [`BuildError`].
 pub(super) fn make(
     planned: &PlannedImage,
     target: PathBuf,
     cache: PathBuf,
 ) -> Result<ImageBuildReport, Failure> {
     let begun = RealClock.now();
-    let base = base_of(planned)?;
+    let base = base_of(planned);
     let request = request(planned, target, cache)?;
     let outcome = build(&request, base.as_ref()).map_err(|error| build_failure(&error))?;
     let wall_seconds = RealClock.now().seconds_since(begun);
     Ok(ImageBuildReport { outcome, wall_seconds, peak_rss_bytes: peak_rss_bytes() })
 }
 
-fn base_of(planned: &PlannedImage) -> Result<Box<dyn ImageBase>, Failure> {
-    let unsupported = |detail: String, hint: &str| {
-        Failure::local(CommandCode::ImageBuildUnsupported, detail).hint(hint)
-    };
-    if planned.overrides.value("MAAS_FILETYPE") != "tgz" {
-        let detail = format!("the type {}", planned.overrides.value("MAAS_FILETYPE"));
-        return Err(unsupported(
-            detail,
-            "say --maas-filetype tgz: MAAS makes disks of a tgz by itself",
-        ));
-    }
+fn base_of(planned: &PlannedImage) -> Box<dyn ImageBase> {
     let url = planned.overrides.value("BASE_URL").to_owned();
-    Ok(match &planned.recipe.base {
+    match &planned.recipe.base {
         RecipeBase::Mmdebstrap { suite, .. } => {
             Box::new(MmdebstrapBase { suite: suite.clone(), mirror: url })
         }
@@ -101,7 +97,7 @@ fn base_of(planned: &PlannedImage) -> Result<Box<dyn ImageBase>, Failure> {
                 packages: packages.clone(),
             })
         }
-    })
+    }
 }
 
 fn request(
@@ -132,6 +128,7 @@ fn request(
         bundles: steps.bundles.iter().map(bundle).collect(),
         kernel_arguments: steps.kernel_arguments.split_whitespace().map(str::to_owned).collect(),
         allowed_sources: vec![host],
+        disk_type: DiskType::find(planned.overrides.value("MAAS_FILETYPE")),
         most_bytes: gpuaas_image::size::parse(&steps.size),
         cache,
         target,
@@ -173,23 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_here_is_refused_with_what_to_do() {
-        let failure = base_of(&planned("gpuaas image build host-debian12 --maas-filetype ddgz"));
-        let failure = failure.err().unwrap();
-        assert_eq!(failure.code(), "image_build_unsupported", "{failure}");
-        assert!(failure.problem.detail.contains("type ddgz"), "{failure}");
-        assert!(failure.problem.hint.contains("say --maas-filetype tgz"), "{failure}");
-        base_of(&planned("gpuaas image build host-debian12 --maas-filetype tgz")).unwrap();
-    }
-
-    #[test]
     fn the_recipe_for_h200_hosts_is_built_with_nvidias_archives() {
         let planned = planned("gpuaas image build h200-host-ubuntu2404");
         let request = request(&planned, "image.tar.gz".into(), "cache".into()).unwrap();
         let names: Vec<&str> = request.repositories.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["cuda", "nvidia-container-toolkit"]);
         assert!(request.repositories.iter().all(|one| one.fingerprints.len() == 1));
-        base_of(&planned).unwrap();
+        assert_eq!(request.disk_type, None);
     }
 
     #[test]

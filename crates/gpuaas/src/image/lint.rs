@@ -6,16 +6,14 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_image::lineage::LINT_PREDICATE;
-use gpuaas_image::lint::{
-    ImageFileType, ImageFinding, ImageVerdict, LintOptions, LintSeverity, lint, rules,
-};
+use gpuaas_image::lint::{ImageFinding, ImageVerdict, LintOptions, LintSeverity, lint, rules};
 use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 use serde_json::json;
 
 use super::report::json as printed;
 use super::statement::{archive_digest, write_statement};
-use crate::args::{FileTypeArgument, ImageLintArgs};
+use crate::args::ImageLintArgs;
 
 /// Findings that a statement names.
 const MOST_STATED: usize = 40;
@@ -103,7 +101,7 @@ fn sign(
         "rules": rules().count(),
         "findings": verdict.findings.len(),
         "first_findings": findings.collect::<Vec<_>>(),
-        "file_type": format!("{:?}", args.file_type).to_ascii_lowercase(),
+        "file_type": args.file_type.name(),
         "storage_layout": args.storage_layout,
     });
     let written = write_statement(&args.file, ("lint", LINT_PREDICATE), key, (tried, &predicate))?;
@@ -113,10 +111,7 @@ fn sign(
 
 fn options(args: &ImageLintArgs) -> LintOptions {
     LintOptions {
-        file_type: match args.file_type {
-            FileTypeArgument::Tgz => ImageFileType::Tgz,
-            FileTypeArgument::Ddgz => ImageFileType::Ddgz,
-        },
+        file_type: args.file_type,
         storage_layout: args.storage_layout.clone(),
         architecture: args.architecture.clone(),
         boot_disk_bytes: args.boot_disk,

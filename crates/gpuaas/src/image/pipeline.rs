@@ -31,6 +31,9 @@ pub(super) async fn run(args: &ImagePipelineArgs, terminal: &mut Terminal) -> Re
         if plan.way == PipelineWay::BuildOnly {
             return terminal.data(&json(&report)?);
         }
+        if !plan.gives_up.is_empty() {
+            terminal.message(&format!("{} gives up {}", plan.artifact, plan.gives_up));
+        }
         terminal.message(&format!("built {}, sha256 {}", plan.artifact, report.outcome.digest));
     }
     send(args, &planned, terminal).await
@@ -100,7 +103,6 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_refused_with_a_hint() {
         for (line, code) in [
-            ("gpuaas image pipeline --maas-filetype ddgz", "image_build_unsupported"),
             (
                 "gpuaas image pipeline --build-host b7 --ssh-program /nowhere/ssh",
                 "image_build_host_unfit",
