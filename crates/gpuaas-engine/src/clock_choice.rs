@@ -8,9 +8,10 @@ use gpuaas_types::Timestamp;
 
 use crate::clock::{Clock, PacedClock, RealClock};
 use crate::clock_pauses::{PausableClock, Pauses};
+use crate::file_clock::FileClock;
 
 /// `real`, or `paced:FACTOR:EPOCH_US`: FACTOR times as fast as the wall since EPOCH_US; with `:FILE`
-/// it stands still where that file of [`Pauses`] says so.
+/// it stands still where that file of [`Pauses`] says so. `file:FILE`: where that [`FileClock`] stands.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClockChoice {
     /// The wall clock.
@@ -24,6 +25,8 @@ pub enum ClockChoice {
         /// When it stands still; none: never.
         pauses: Option<Pauses>,
     },
+    /// One that stands until somebody lets time pass.
+    File(FileClock),
 }
 
 impl ClockChoice {
@@ -32,6 +35,7 @@ impl ClockChoice {
     pub fn clock(&self) -> Arc<dyn Clock> {
         match self {
             Self::Real => Arc::new(RealClock),
+            Self::File(clock) => Arc::new(clock.clone()),
             Self::Paced { factor, epoch, pauses: None } => {
                 Arc::new(PacedClock::new(*epoch, *factor))
             }
@@ -51,7 +55,7 @@ impl ClockChoice {
     #[must_use]
     pub const fn pauses(&self) -> Option<&Pauses> {
         match self {
-            Self::Real => None,
+            Self::Real | Self::File(_) => None,
             Self::Paced { pauses, .. } => pauses.as_ref(),
         }
     }
@@ -64,10 +68,14 @@ impl FromStr for ClockChoice {
         if text == "real" {
             return Ok(Self::Real);
         }
+        if let Some(path) = text.strip_prefix("file:") {
+            let clock = FileClock::open(Path::new(path));
+            return clock.map(Self::File).map_err(|error| format!("{path}: {error}"));
+        }
         let mut parts = text.splitn(4, ':');
         let (Some("paced"), Some(factor), Some(epoch)) = (parts.next(), parts.next(), parts.next())
         else {
-            return Err("write real, or paced:FACTOR:EPOCH_US[:FILE]".to_owned());
+            return Err("write real, paced:FACTOR:EPOCH_US[:FILE] or file:FILE".to_owned());
         };
         let epoch = epoch.parse().map_err(|_| format!("{epoch:?} is no number of microseconds"))?;
         let factor = match factor.parse::<f64>() {
@@ -85,6 +93,7 @@ impl std::fmt::Display for ClockChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Real => f.write_str("real"),
+            Self::File(clock) => write!(f, "file:{}", clock.path().display()),
             Self::Paced { factor, epoch, pauses } => {
                 write!(f, "paced:{factor}:{}", epoch.as_micros())?;
                 pauses.as_ref().map_or(Ok(()), |pauses| write!(f, ":{}", pauses.path().display()))
@@ -102,15 +111,24 @@ mod tests {
         let epoch = Timestamp::from_micros(1_795_190_400_000_000);
         let dir = tempfile::tempdir().unwrap();
         let pauses = Some(Pauses::open(&dir.path().join("pauses")).unwrap());
-        for clock in
-            [ClockChoice::paced(2.5, epoch), ClockChoice::Paced { factor: 30.0, epoch, pauses }]
-        {
+        let shared = FileClock::create(&dir.path().join("clock"), epoch).unwrap();
+        for clock in [
+            ClockChoice::paced(2.5, epoch),
+            ClockChoice::Paced { factor: 30.0, epoch, pauses },
+            ClockChoice::File(shared),
+        ] {
             assert_eq!(clock.to_string().parse::<ClockChoice>().unwrap(), clock);
         }
         assert_eq!("real".parse::<ClockChoice>().unwrap(), ClockChoice::Real);
-        for bad in
-            ["", "paced", "paced:0:1", "paced:x:1", "paced:2:soon", "paced:2:1:/no/such/file"]
-        {
+        for bad in [
+            "",
+            "paced",
+            "paced:0:1",
+            "paced:x:1",
+            "paced:2:soon",
+            "paced:2:1:/no/file",
+            "file:/no",
+        ] {
             assert!(bad.parse::<ClockChoice>().is_err(), "{bad}");
         }
     }

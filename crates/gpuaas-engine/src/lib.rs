@@ -31,6 +31,7 @@ pub mod failpoint;
 mod feed;
 mod feed_pace;
 pub mod fetch;
+mod file_clock;
 mod host_values;
 mod image_check;
 mod lease;
@@ -74,6 +75,7 @@ pub use connect::{Connect, HttpConnect, KeyUnreadable, ReadKey, SiteKeyError, si
 pub use engine::{ClaimedRun, Engine};
 pub use failpoint::{Failpoint, Failpoints};
 pub use fetch::{Fetch, ResourceHead};
+pub use file_clock::FileClock;
 pub use image_check::image_standing;
 pub use node_trust::NodeAnchors;
 pub use reachability::HostScope;

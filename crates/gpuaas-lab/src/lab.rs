@@ -263,7 +263,7 @@ fn scenario_not_reached(why: &str) -> Failure {
 /// Between two kills, so that all of them fall into the run.
 fn mean_pause(setup: &LabSetup) -> f64 {
     match setup.clock {
-        ClockChoice::Real => 0.1,
+        ClockChoice::Real | ClockChoice::File(_) => 0.1,
         ClockChoice::Paced { factor, .. } => {
             RUN_SECONDS / factor / f64::from(setup.scenario.kills + 2)
         }

@@ -206,7 +206,7 @@ impl LabSetup {
     #[must_use]
     pub const fn factor(&self) -> f64 {
         match self.clock {
-            ClockChoice::Real => 1.0,
+            ClockChoice::Real | ClockChoice::File(_) => 1.0,
             ClockChoice::Paced { factor, .. } => factor,
         }
     }

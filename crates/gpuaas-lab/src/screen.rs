@@ -37,6 +37,7 @@ pub(crate) fn header(asked: Option<&str>, clock: &ClockChoice, addresses: &LabAd
     let asked = asked.map(|asked| format!("lab of {asked}\n")).unwrap_or_default();
     let clock = match clock {
         ClockChoice::Real => "hardware takes no time; seconds are real".to_owned(),
+        ClockChoice::File(_) => "seconds pass where somebody waits".to_owned(),
         ClockChoice::Paced { factor, .. } => {
             format!("seconds are simulated: the clock runs {factor} times as fast as the wall")
         }
@@ -59,7 +60,7 @@ pub(crate) fn result(
     }
     text.push_str(&format!("\n{}", waterfall::bucket_table(&summary.runs, style)));
     let clock = match clock {
-        ClockChoice::Real => String::new(),
+        ClockChoice::Real | ClockChoice::File(_) => String::new(),
         ClockChoice::Paced { factor, .. } => {
             format!(" (simulated seconds, {factor} a second)")
         }

@@ -19,7 +19,7 @@ use gpuaas_types::codes::CommandCode;
 use reqwest::{Client, RequestBuilder};
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::interval;
 
 use crate::arguments::MachineClass;
@@ -141,6 +141,15 @@ impl Simulator {
     /// See [`Simulator::inventory`].
     pub async fn record(&self) -> Result<RegionRecord, Failure> {
         self.get_json(self.http.get(self.control_api_url("stats"))).await
+    }
+
+    /// Bytes of images that were appended so far.
+    ///
+    /// # Errors
+    /// See [`Simulator::inventory`].
+    pub async fn appended_bytes(&self) -> Result<u64, Failure> {
+        let uploads: Value = self.get_json(self.http.get(self.control_api_url("uploads"))).await?;
+        Ok(uploads["appended_bytes"].as_u64().unwrap_or(0))
     }
 
     /// Has the machine itself tell MAAS that it exists, as a first network boot does.

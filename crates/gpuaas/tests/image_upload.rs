@@ -98,3 +98,37 @@ async fn a_killed_upload_goes_on_where_it_was() {
     assert_eq!((&again["sent_bytes"], &again["resource_id"]), (&0.into(), &report["resource_id"]));
     bench.sim.shutdown().await;
 }
+
+/// `gpuaas bench upload`, whose region is a process of its own.
+async fn benchmark(size: u64, cuts: u32, throttle: u64) -> Value {
+    let mut bench = Command::new(Path::new(env!("CARGO_BIN_EXE_gpuaas")));
+    bench.args(["bench", "upload", "--json", "--size", &size.to_string()]);
+    bench.args(["--cuts", &cuts.to_string(), "--throttle", &throttle.to_string()]);
+    let output = bench.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn cuts_of_every_kind_double_nothing_and_lose_nothing() {
+    // 13 pieces over 900 seconds: a signature of the beginning would be refused.
+    let size = 50 << 20;
+    let report = benchmark(size, 6, 50_000).await;
+    assert_eq!(report["sha256_matches"], true, "{report}");
+    let counts = ["duplicated_chunks", "restarts", "cuts", "resumes"].map(|name| &report[name]);
+    assert_eq!(counts, [0, 0, 6, 6], "{report}");
+    // Of six, two did not arrive and were sent once more.
+    assert_eq!(report["sent_bytes"], size + 2 * PIECE_BYTES);
+    assert!(report["simulated_seconds"].as_f64().unwrap() > 900.0, "{report}");
+}
+
+#[tokio::test]
+async fn a_link_too_slow_for_a_whole_piece_gets_shorter_ones() {
+    // 4 MiB would take 419 s, and a signature counts for 300.
+    let report = benchmark(8 << 20, 1, 10_000).await;
+    let clean = (&report["sha256_matches"], &report["duplicated_chunks"]);
+    assert_eq!(clean, (&true.into(), &0.into()), "{report}");
+    assert!(report["sent_bytes"].as_u64().unwrap() > 8 << 20, "{report}");
+    assert!(report["simulated_seconds"].as_f64().unwrap() > 800.0, "{report}");
+}

@@ -6,6 +6,7 @@
 //! | `stats` | GET | [`crate::Stats`] |
 //! | `stats` | DELETE | forget the counters |
 //! | `machines` | GET | the inventory: [`crate::HostView`] |
+//! | `uploads` | GET | `appended_bytes`: of all images, as far as they came |
 //! | `faults` | GET, POST, DELETE | list, add ([`crate::Fault`], one or a list), clear |
 //! | `human` | POST | [`crate::HumanAction`] |
 
@@ -41,6 +42,7 @@ pub(crate) fn handle(region: &mut Region, request: &SimRequest, path: &str) -> S
             SimResponse::text(200, "OK")
         }
         ("GET", "machines") => value(&region.hosts()),
+        ("GET", "uploads") => value(&json!({"appended_bytes": region.uploaded_bytes()})),
         ("GET", "faults") => {
             let rows: Vec<Value> = region
                 .faults
@@ -61,7 +63,7 @@ pub(crate) fn handle(region: &mut Region, request: &SimRequest, path: &str) -> S
             },
             Err(error) => bad(error),
         },
-        _ => SimResponse::text(404, "the control API has: stats, machines, faults, human"),
+        _ => SimResponse::text(404, "the control API has: stats, machines, uploads, faults, human"),
     }
 }
 

@@ -239,7 +239,7 @@ async fn measure(
 #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
 fn apart_seconds(clock: &ClockChoice, machines: usize) -> f64 {
     match clock {
-        ClockChoice::Real => 0.0,
+        ClockChoice::Real | ClockChoice::File(_) => 0.0,
         ClockChoice::Paced { .. } => ARRIVAL_SECONDS / machines.max(1) as f64,
     }
 }
