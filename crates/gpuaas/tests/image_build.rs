@@ -206,7 +206,8 @@ impl Drop for Switched {
 /// Makes a whole disk of the same packages, and boots it by firmware that knows nothing of it.
 /// Answers what was seen, or why there is nothing to see here.
 fn a_whole_disk_boots(site: &Site) -> String {
-    let wanted = "intel_iommu=on iommu=pt console=ttyS0 no_timer_check";
+    // The distribution's own defaults have the kernel say nothing of its arguments (`quiet`).
+    let wanted = "intel_iommu=on iommu=pt console=ttyS0 no_timer_check ignore_loglevel";
     let more = ["--maas-filetype", "ddgz", "--slice-kernel-args", wanted];
     let built = match site.build_to("host.ddgz", RECIPE, &more) {
         Err(said) if said.contains("image_build_impossible_here") => {
