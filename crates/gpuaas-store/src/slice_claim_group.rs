@@ -41,31 +41,37 @@ use crate::tables::slice_claim::{
 };
 use crate::tables::timeline;
 
+/// What is planned comes first in each join: SQLite keeps the order of `CROSS JOIN`, where it would else read
+/// every slot of every node for a claim.
 macro_rules! take_slots {
     ($share:literal, $lock:literal) => {
         RowsStatement {
             head: "WITH v (node_id, digest, wanted, size, claim_id, since, reason) AS (",
             tail: concat!(
-                "), host AS (SELECT node.id FROM v JOIN node ON node.id = v.node_id \
-                 JOIN node_gate AS gate ON gate.node_id = node.id AND gate.gate = 'slice_ready' \
-                 JOIN run ON run.id = node.run_id WHERE node.state = 'active' AND gate.passed \
+                "), host AS (SELECT node.id FROM v CROSS JOIN node CROSS JOIN node_gate AS gate \
+                 CROSS JOIN run WHERE node.id = v.node_id AND gate.node_id = node.id \
+                 AND gate.gate = 'slice_ready' AND run.id = node.run_id \
+                 AND node.state = 'active' AND gate.passed \
                  AND run.status NOT IN ('running', 'waiting', 'parked') ",
                 $share,
-                "), target AS (SELECT v.claim_id AS claim, slice_slot.node_id AS host_id, \
-                 slice_slot.slot_index AS number, slice_slot.fence AS token \
-                 FROM v JOIN slice_slot ON slice_slot.node_id = v.node_id \
-                 WHERE slice_slot.state = 'free' AND slice_slot.digest = v.digest \
+                "), target AS MATERIALIZED (SELECT v.claim_id AS claim, \
+                 slice_slot.node_id AS host_id, slice_slot.slot_index AS number, \
+                 slice_slot.fence AS token FROM v CROSS JOIN slice_slot \
+                 WHERE slice_slot.node_id = v.node_id \
+                 AND slice_slot.state = 'free' AND slice_slot.digest = v.digest \
                  AND ((v.wanted >> CAST(slice_slot.slot_index AS INTEGER)) & 1) = 1 \
                  ORDER BY slice_slot.node_id, slice_slot.slot_index ",
                 $lock,
                 "), fit AS (SELECT v.claim_id AS claim, v.since AS taken_at, v.reason AS why, \
-                 MAX(target.token) + 1 AS next_token FROM v JOIN target ON target.claim = v.claim_id \
-                 WHERE v.node_id IN (SELECT host.id FROM host) \
-                 GROUP BY v.claim_id, v.since, v.reason, v.size HAVING COUNT(*) = v.size) \
-                 UPDATE slice_slot SET state = 'reserved', claim_id = fit.claim, \
-                 since = fit.taken_at, reason = fit.why, fence = fit.next_token \
-                 FROM fit JOIN target ON target.claim = fit.claim \
-                 WHERE slice_slot.node_id = target.host_id AND slice_slot.slot_index = target.number \
+                 MAX(target.token) + 1 AS next_token FROM v CROSS JOIN target \
+                 WHERE target.claim = v.claim_id AND v.node_id IN (SELECT host.id FROM host) \
+                 GROUP BY v.claim_id, v.since, v.reason, v.size HAVING COUNT(*) = v.size), \
+                 won AS MATERIALIZED (SELECT target.host_id, target.number, fit.claim, \
+                 fit.taken_at, fit.why, fit.next_token FROM fit CROSS JOIN target \
+                 WHERE target.claim = fit.claim) UPDATE slice_slot SET state = 'reserved', \
+                 claim_id = won.claim, since = won.taken_at, reason = won.why, \
+                 fence = won.next_token FROM won WHERE slice_slot.node_id = won.host_id \
+                 AND slice_slot.slot_index = won.number \
                  RETURNING claim_id, slot, fence"
             ),
         }
@@ -496,4 +502,37 @@ impl Store {
 
 fn lock(taken: &Mutex<Vec<ClaimWaiter>>) -> MutexGuard<'_, Vec<ClaimWaiter>> {
     taken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::types::Null;
+
+    use super::*;
+    use crate::MasterKey;
+
+    /// A claim is of one node, however many there are.
+    #[tokio::test]
+    async fn sqlite_finds_the_rows_of_a_group_by_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gpuaas.db");
+        let url = format!("sqlite:{}", path.display());
+        Store::open(&url, MasterKey::from_bytes([7; 32])).await.unwrap().close().await;
+        let database = rusqlite::Connection::open(&path).unwrap();
+        let statements = [(TAKE, 7), (END, 5), (RETURN_SLOTS, 4), (RETURN_DEVICES, 2)];
+        for (RowsStatement { head, tail }, columns) in statements {
+            let row = vec!["?"; columns].join(", ");
+            let text = format!("EXPLAIN QUERY PLAN {head}VALUES ({row}){tail}");
+            let text = text.replace("{SHARE_NODE}", "").replace("{LOCK}", "");
+            let mut plan = database.prepare(&text).unwrap();
+            let nulls = rusqlite::params_from_iter(vec![Null; columns]);
+            let steps = plan.query_map(nulls, |row| row.get::<_, String>(3)).unwrap();
+            let steps: Vec<String> = steps.map(Result::unwrap).collect();
+            let is_of_a_table = |step: &&String| {
+                let name = step.strip_prefix("SCAN ").unwrap_or_default();
+                ["node", "gate", "run", "slice"].iter().any(|table| name.starts_with(table))
+            };
+            assert_eq!(steps.iter().find(is_of_a_table), None, "{steps:#?}");
+        }
+    }
 }

@@ -189,7 +189,7 @@ NoAuthorityRetiring "no_authority_retiring" "No certificate authority is to be r
     doc: "The one that signs is not retired",
 }
 AuthorityInUse "authority_in_use" "Nodes depend on the certificate authority" {
-    status: 409, owner: None, next_action: "wait until `gpuaas authority show` names no node: agents renew their certificates with the next heartbeat; `gpuaas authority retire --force --reason TEXT` shuts those out that it names, until they are reimaged",
+    status: 409, owner: None, next_action: "wait until `gpuaas authority show` names no node: agents renew their certificates with the next heartbeat, and nodes that are still to enroll do so with their runs, or not any more once these have ended; `gpuaas authority retire --force --reason TEXT` shuts those out that it names, until they are reimaged",
     doc: "Some nodes have a certificate of it alone, do not trust the one that signs now, or are still to enroll with user-data of before",
 }
 AuthorityExternal "authority_external" "The certificate authority is a program of the operator's" {
