@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{INSTALLER, MachineDisk};
+use super::disk::{INSTALLER, MachineDisk};
 use crate::command::{FIRMWARE_FOR_QEMU, Tool, ToolError};
 
 /// Seconds that a machine may take for the installation of its boot loader, and for its boot.
