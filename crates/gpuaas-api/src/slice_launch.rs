@@ -1,5 +1,7 @@
 //! Launch of a claim, and an operator's word for a slot.
 
+use std::ops::RangeInclusive;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -21,6 +23,9 @@ use crate::problem::{ApiResult, invalid, problem};
 use crate::slice_claims::{find_claim, view_with_run};
 use crate::{slice_report, slices};
 
+/// Seconds that a launch may give its guest to call.
+const GUEST_TIMEOUTS: RangeInclusive<u32> = 60..=86_400;
+
 /// `POST /api/v1/admin/slice-claims/CLAIM/launch`: starts the guest of a reserved claim.
 pub(crate) async fn launch(
     State(ctx): State<Ctx>,
@@ -29,7 +34,8 @@ pub(crate) async fn launch(
     Body(request): Body<SliceLaunchRequest>,
 ) -> ApiResult<(StatusCode, Json<ClaimView>)> {
     let id = find_claim(&ctx, &text).await?;
-    let SliceLaunchRequest { image, user_data, fence, actor, reason } = request;
+    let SliceLaunchRequest { image, user_data, guest_timeout_seconds, fence, actor, reason } =
+        request;
     let (actor, reason) = caller.actor_and_reason(&actor, &reason)?;
     if !is_image_name(&image) {
         let wanted = "name of a file: letters, digits, dots, underscores and dashes";
@@ -42,6 +48,10 @@ pub(crate) async fn launch(
         let wanted = format!("no {key}: the host has the guest call it once it booted");
         return Err(invalid("user_data", wanted).into());
     }
+    if guest_timeout_seconds.is_some_and(|seconds| !GUEST_TIMEOUTS.contains(&seconds)) {
+        let wanted = format!("{} to {} s", GUEST_TIMEOUTS.start(), GUEST_TIMEOUTS.end());
+        return Err(invalid("guest_timeout_seconds", wanted).into());
+    }
     let claim = ctx.store.slot_claim(id).await?;
     if claim.state != ClaimState::Reserved {
         let detail = format!("claim {id} is {}", claim.state);
@@ -51,10 +61,11 @@ pub(crate) async fn launch(
     let topology = topology.ok_or_else(|| problem(ProblemCode::SlotMapMissing))?.report.topology;
     let policy = DomainPolicy::from_inputs(&slice_report::inputs(&ctx, claim.node_id).await?);
     let texts = (image.as_str(), user_data.as_str());
-    let spec = launch_spec(id, &claim.slots, &topology, &policy, texts).map_err(|fault| {
+    let mut spec = launch_spec(id, &claim.slots, &topology, &policy, texts).map_err(|fault| {
         let detail = format!("{}: {fault}", fault.code());
         problem(ProblemCode::LaunchRefused).with_detail(detail)
     })?;
+    spec.guest_timeout_seconds = guest_timeout_seconds;
     let fence = fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
     let new = NewSliceLaunch { id, fence, spec, actor, reason };
     let claim = ctx.store.launch_slot_claim(ctx.now(), new).await?;

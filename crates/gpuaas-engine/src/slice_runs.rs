@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use gpuaas_core::slice_run::{
-    SliceDecision, SliceSnapshot, SliceTaskOutcome, apply, decide_slice_run,
+    SliceDecision, SliceSnapshot, SliceTaskOutcome, TaskLimits, apply, decide_slice_run,
 };
 use gpuaas_store::{
     NewSliceTask, SliceRunWrite, SliceTaskState, Store, StoreError, StoredSliceRun,
@@ -136,7 +136,8 @@ fn next_write(
     (now, factor): (Timestamp, f64),
 ) -> SliceRunWrite {
     let StoredSliceRun { claim, run, spec, revision, .. } = stored;
-    let next = apply(&run, decision, now, task_id, factor);
+    let limits = TaskLimits { factor, guest_timeout_seconds: spec.guest_timeout_seconds };
+    let next = apply(&run, decision, now, task_id, limits);
     let fence = u64::try_from(claim.fence).unwrap_or_default();
     let task = match (decision, &next.attempt) {
         (SliceDecision::Act { action, .. }, Some(SliceAttempt { deadline_at, .. })) => {

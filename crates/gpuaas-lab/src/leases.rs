@@ -135,6 +135,7 @@ async fn launch_and_release(client: &ApiClient, id: &str, reason: &str) -> Resul
                 let launch = SliceLaunchRequest {
                     image: GUEST_IMAGE.to_owned(),
                     user_data: String::new(),
+                    guest_timeout_seconds: None,
                     fence: Some(claim.fence),
                     actor: ACTOR.to_owned(),
                     reason: reason.to_owned(),

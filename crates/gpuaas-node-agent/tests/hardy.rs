@@ -340,6 +340,7 @@ fn slice(claim_id: ClaimId, action: SliceAction) -> TaskSpec {
         seed: None,
         mac: "02:00:00:00:00:03".to_owned(),
         partition: None,
+        guest_timeout_seconds: None,
     };
     TaskSpec::Slice { slice: Box::new(slice) }
 }

@@ -320,7 +320,14 @@ pub struct SliceTask {
     /// Partition of the NVSwitches that the GPUs are; none: no fabric manager keeps them apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<SlicePartition>,
+    /// Seconds that the guest may take to call, where it is waited for; none:
+    /// [`GUEST_TIMEOUT_SECONDS`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_timeout_seconds: Option<u32>,
 }
+
+/// Seconds that a guest may take from its start to its first call, unless its launch says otherwise.
+pub const GUEST_TIMEOUT_SECONDS: u32 = 800;
 
 /// The partition of the NVSwitches that a claim's GPUs are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -410,6 +417,11 @@ pub struct SliceLaunchRequest {
     /// stay secret belongs here.
     #[serde(default)]
     pub user_data: String,
+    /// Seconds that the guest may take to call, which cloud-init does once all of the user-data has run; a
+    /// silent one is waited for once more that long. None: 800.
+    #[serde(default)]
+    #[schemars(range(min = 60, max = 86400))]
+    pub guest_timeout_seconds: Option<u32>,
     /// The claim's fencing token, where the launch is of one holder alone; none: whoever has it.
     #[serde(default)]
     pub fence: Option<u64>,

@@ -249,6 +249,12 @@ async fn a_launch_that_fails_is_taken_back_and_one_that_may_not_be_is_refused() 
         "{}",
         refused.json()
     );
+    for seconds in [0, 59, 86_401] {
+        let body = json!({
+            "image": "a", "guest_timeout_seconds": seconds, "actor": "ada", "reason": "a lease",
+        });
+        assert_eq!(slice.rig.post(&launch, body).await.code(), "invalid_field", "{seconds}");
+    }
     let fenced = json!({ "image": "a", "fence": 99, "actor": "ada", "reason": "a lease" });
     assert_eq!(slice.rig.post(&launch, fenced).await.code(), "claim_fenced");
     assert_eq!(slice.slot(0).await.0, "reserved", "nothing was changed");

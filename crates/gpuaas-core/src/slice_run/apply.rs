@@ -1,7 +1,8 @@
 //! A decision, written into the run.
 
 use gpuaas_types::slice::{
-    PartSpan, SliceAction, SliceAttempt, SlicePart, SliceRun, SliceRunKind, SliceRunStatus,
+    GUEST_TIMEOUT_SECONDS, PartSpan, SliceAction, SliceAttempt, SlicePart, SliceRun, SliceRunKind,
+    SliceRunStatus,
 };
 use gpuaas_types::{TaskId, Timestamp};
 
@@ -35,20 +36,38 @@ pub fn to_release(run: &SliceRun, now: Timestamp, reason: &str) -> SliceRun {
     run
 }
 
-/// The run after `decision`; `task_id` is that of the task that a decision to act gives the agent,
-/// and `factor` how fast the clock runs.
+/// How long tasks of agents may take.
+#[derive(Debug, Clone, Copy)]
+pub struct TaskLimits {
+    /// How fast the clock runs.
+    pub factor: f64,
+    /// Seconds that a guest may take to call; none: the default.
+    pub guest_timeout_seconds: Option<u32>,
+}
+
+impl TaskLimits {
+    /// Seconds of the clock that a task may take, from the moment at which the agent is told.
+    fn seconds(self, action: SliceAction) -> f64 {
+        let limit = action_row(action).limit_seconds;
+        let asked = self.guest_timeout_seconds.filter(|_| action == SliceAction::AwaitGuest);
+        let more = asked.map_or(0.0, |asked| f64::from(asked) - f64::from(GUEST_TIMEOUT_SECONDS));
+        (f64::from(limit) + more) * self.factor
+    }
+}
+
+/// The run after `decision`; `task_id` is that of the task that a decision to act gives the agent.
 #[must_use]
 pub fn apply(
     run: &SliceRun,
     decision: &SliceDecision,
     now: Timestamp,
     task_id: TaskId,
-    factor: f64,
+    limits: TaskLimits,
 ) -> SliceRun {
     let mut next = run.clone();
     match decision {
         SliceDecision::Act { action, probed } => {
-            next.attempt = Some(attempt(run, *action, *probed, task_id, now, factor));
+            next.attempt = Some(attempt(run, *action, *probed, task_id, now, limits));
         }
         SliceDecision::Advance { part } => {
             end_part(&mut next, now);
@@ -75,12 +94,12 @@ fn attempt(
     probed: Option<SliceAction>,
     task_id: TaskId,
     now: Timestamp,
-    factor: f64,
+    limits: TaskLimits,
 ) -> SliceAttempt {
     let (tries, probes) =
         run.attempt.as_ref().map_or((0, 0), |attempt| (attempt.tries, attempt.probes));
     let (tries, probes) = if probed.is_some() { (tries, probes + 1) } else { (tries + 1, 0) };
-    let limit = f64::from(action_row(action).limit_seconds) * factor;
+    let limit = limits.seconds(action);
     SliceAttempt { task_id, action, probed, tries, probes, deadline_at: now.plus_seconds(limit) }
 }
 

@@ -29,6 +29,9 @@ pub struct SliceLaunchSpec {
     /// Partition of the NVSwitches; none: no fabric manager keeps the GPUs apart.
     #[serde(default)]
     pub partition: Option<SlicePartition>,
+    /// Seconds that the guest may take to call; none: the default.
+    #[serde(default)]
+    pub guest_timeout_seconds: Option<u32>,
 }
 
 /// Why a claim cannot be launched.
@@ -53,6 +56,7 @@ pub fn launch_spec(
         devices: slots.iter().map(|slot| devices(slot, topology, policy)).collect(),
         mac: plan.mac,
         partition: partition(slots, topology)?,
+        guest_timeout_seconds: None,
     })
 }
 
@@ -75,6 +79,9 @@ impl SliceLaunchSpec {
             seed: (action == SliceAction::Prepare).then(|| self.seed.clone()),
             mac: self.mac.clone(),
             partition: self.partition.clone(),
+            guest_timeout_seconds: self
+                .guest_timeout_seconds
+                .filter(|_| action == SliceAction::AwaitGuest),
         }
     }
 }

@@ -23,7 +23,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use self::apply::{apply, new_launch, to_release};
+pub use self::apply::{TaskLimits, apply, new_launch, to_release};
 pub use self::decide::{SliceDecision, SliceSnapshot, SliceTaskOutcome, decide_slice_run};
 pub use self::launch_spec::{SliceLaunchFault, SliceLaunchSpec, launch_spec};
 pub use self::proofs::missing_proofs;

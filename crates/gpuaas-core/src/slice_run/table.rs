@@ -1,6 +1,8 @@
 //! The parts of a launch and of a release, and the actions that they are made of, as tables.
 
-use gpuaas_types::slice::{DomainState, SliceAction, SlicePart, SliceReport, SliceRunKind};
+use gpuaas_types::slice::{
+    DomainState, GUEST_TIMEOUT_SECONDS, SliceAction, SlicePart, SliceReport, SliceRunKind,
+};
 
 /// Parts of a launch, in order.
 const LAUNCH: &[SlicePart] = &[
@@ -125,7 +127,7 @@ pub const fn action_row(action: SliceAction) -> SliceActionRow {
         SliceAction::Prepare => row(action, 3600, 2, ProbeRule::Prepared),
         SliceAction::Define => row(action, 120, 2, ProbeRule::DomainDefined),
         SliceAction::Start => row(action, 600, 2, ProbeRule::DomainRuns),
-        SliceAction::AwaitGuest => row(action, 900, 2, ProbeRule::Again),
+        SliceAction::AwaitGuest => row(action, GUEST_TIMEOUT_SECONDS + 100, 2, ProbeRule::Again),
         SliceAction::Stop => row(action, 300, 3, ProbeRule::DomainGone),
         SliceAction::Reset => row(action, 600, 2, ProbeRule::AgainWhenQuiet),
         SliceAction::Erase => row(action, 6 * 3600, 2, ProbeRule::AgainWhenQuiet),

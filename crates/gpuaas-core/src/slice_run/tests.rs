@@ -39,6 +39,8 @@ fn failed() -> SliceTaskOutcome {
     SliceTaskOutcome::Failed { code: "tool_failed".to_owned(), message: "virsh".to_owned() }
 }
 
+const LIMITS: TaskLimits = TaskLimits { factor: 1.0, guest_timeout_seconds: None };
+
 /// A run, the proofs of its release, and the seconds that have passed.
 struct Course {
     run: SliceRun,
@@ -63,7 +65,7 @@ impl Course {
             partition: None,
             proofs: &self.proofs,
         });
-        self.run = apply(&self.run, &decision, now, task_id(self.seconds), 1.0);
+        self.run = apply(&self.run, &decision, now, task_id(self.seconds), LIMITS);
         decision
     }
 
@@ -278,6 +280,21 @@ fn a_decision_is_the_same_until_something_happens() {
     let again = course.turn(Some(&SliceTaskOutcome::Open));
     assert_eq!(again, SliceDecision::Act { action: SliceAction::Verify, probed: None });
     assert_eq!(course.run.attempt.as_ref().unwrap().tries, 2);
+}
+
+#[test]
+fn a_launch_that_gives_its_guest_longer_has_its_agent_wait_longer() {
+    let run = new_launch(at(0));
+    let seconds = |action, guest_timeout_seconds| {
+        let limits = TaskLimits { factor: 2.0, guest_timeout_seconds };
+        let act = SliceDecision::Act { action, probed: None };
+        let next = apply(&run, &act, at(0), task_id(0), limits);
+        next.attempt.unwrap().deadline_at.seconds_since(at(0))
+    };
+    assert_eq!(seconds(SliceAction::AwaitGuest, None), 1800.0);
+    assert_eq!(seconds(SliceAction::AwaitGuest, Some(7200)), 14_600.0);
+    assert_eq!(seconds(SliceAction::AwaitGuest, Some(60)), 320.0);
+    assert_eq!(seconds(SliceAction::Start, Some(7200)), seconds(SliceAction::Start, None));
 }
 
 #[test]

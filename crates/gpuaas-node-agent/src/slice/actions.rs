@@ -1,8 +1,8 @@
 //! The actions, each with a look afterwards.
 
 use gpuaas_types::slice::{
-    DomainState, ProofResult, ProofSubject, SliceAction, SliceDevices, SliceDrive, SliceProof,
-    SliceReport, SliceTask,
+    DomainState, GUEST_TIMEOUT_SECONDS, ProofResult, ProofSubject, SliceAction, SliceDevices,
+    SliceDrive, SliceProof, SliceReport, SliceTask,
 };
 use gpuaas_types::topology::EraseMethod;
 
@@ -12,8 +12,6 @@ use super::host::{DriveState, SliceHost, SliceHostError};
 use super::looks::{LOOK_SECONDS, check_unheld, proof};
 use super::partition;
 
-/// Longest wait for the guest, in seconds: less than the action may take.
-const GUEST_SECONDS: f64 = 800.0;
 /// Looks at a drive that erases itself: less than the action may take.
 const ERASE_LOOKS: u32 = 4200;
 
@@ -208,13 +206,15 @@ async fn look_for_guest(
         return Err(SliceHostError::new("guest_stopped", "the guest stopped by itself"));
     }
     let sign = host.guest_sign(task.claim_id, &task.mac).await?;
-    if sign.is_some() || waited_seconds < GUEST_SECONDS {
+    let timeout = f64::from(task.guest_timeout_seconds.unwrap_or(GUEST_TIMEOUT_SECONDS));
+    if sign.is_some() || waited_seconds < timeout {
         return Ok(sign);
     }
     let message = match host.guest_address(&task.mac).await? {
         Some(address) => format!(
             "the guest took the address {address} and did not call in {waited_seconds:.0} s: its image \
-             needs cloud-init, and its user-data has to leave phone_home and vendor_data as they are"
+             needs cloud-init, its user-data has to leave phone_home and vendor_data as they are, and \
+             what takes longer before the call needs a longer --guest-timeout of the launch"
         ),
         None => format!("the guest took no address and did not call in {waited_seconds:.0} s"),
     };

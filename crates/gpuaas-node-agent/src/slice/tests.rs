@@ -44,6 +44,7 @@ pub(super) fn task(action: SliceAction) -> SliceTask {
         seed: Some(SliceSeed::default()),
         mac: "02:00:00:00:00:03".to_owned(),
         partition: None,
+        guest_timeout_seconds: None,
     }
 }
 
@@ -153,7 +154,12 @@ async fn what_fails_is_named_and_nothing_is_written_to_a_drive_that_is_not_ours(
     assert_eq!(carry_out(&host, &other).await.code, "image_missing");
     carry_out_all(&host, &LAUNCH).await;
     host.set_faults([StandInFault::GuestSilent]);
-    assert_eq!(carry_out(&host, &task(SliceAction::AwaitGuest)).await.code, "guest_silent");
+    for (asked, waited) in [(None, "800 s"), (Some(7200), "7200 s")] {
+        let wait = SliceTask { guest_timeout_seconds: asked, ..task(SliceAction::AwaitGuest) };
+        let result = carry_out(&host, &wait).await;
+        assert_eq!(result.code, "guest_silent");
+        assert!(result.message.contains(waited), "{}", result.message);
+    }
     // Nothing is reset or erased below a guest that runs.
     for action in [SliceAction::Reset, SliceAction::Erase, SliceAction::ReadBack] {
         assert_eq!(carry_out(&host, &task(action)).await.code, "domain_present", "{action}");

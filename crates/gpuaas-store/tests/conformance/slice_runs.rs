@@ -1,6 +1,6 @@
 //! Launches and releases of claims.
 
-use gpuaas_core::slice_run::{SliceDecision, SliceLaunchSpec, apply};
+use gpuaas_core::slice_run::{SliceDecision, SliceLaunchSpec, TaskLimits, apply};
 use gpuaas_store::{
     NewSliceLaunch, NewSliceTask, SliceRunWrite, SlotClaim, SlotClaimRelease, SlotRecovery, Store,
     StoredSliceRun,
@@ -16,6 +16,8 @@ use gpuaas_types::{ClaimId, TaskId};
 
 use crate::claims::{REST, asked, claimed, release, slice_node, states};
 use crate::fixture::{Fixture, at, code, id as fixture_id, on_each_database};
+
+const LIMITS: TaskLimits = TaskLimits { factor: 1.0, guest_timeout_seconds: None };
 
 /// The launch of a claim with this fencing token.
 pub(crate) fn launch(id: ClaimId, fence: i64) -> NewSliceLaunch {
@@ -36,6 +38,7 @@ pub(crate) fn launch(id: ClaimId, fence: i64) -> NewSliceLaunch {
             devices: (0..2).map(devices).collect(),
             mac: "02:00:00:00:00:00".to_owned(),
             partition: None,
+            guest_timeout_seconds: None,
         },
         actor: "ada".to_owned(),
         reason: "a lease".to_owned(),
@@ -59,7 +62,7 @@ pub(crate) async fn prove_and_end(store: &Store, id: ClaimId) {
     let write = SliceRunWrite {
         claim_id: id,
         revision: stored.revision,
-        run: apply(&stored.run, &SliceDecision::Finish, at(4.0), TaskId(fixture_id()), 1.0),
+        run: apply(&stored.run, &SliceDecision::Finish, at(4.0), TaskId(fixture_id()), LIMITS),
         due_at: at(4.0),
         task: None,
         proofs: vec![proof],
@@ -86,7 +89,7 @@ async fn write_to(
 ) -> bool {
     let now = at(seconds);
     let task_id = TaskId(fixture_id());
-    let run = apply(&stored.run, &decision, now, task_id, 1.0);
+    let run = apply(&stored.run, &decision, now, task_id, LIMITS);
     let task = match &decision {
         SliceDecision::Act { action, .. } => {
             let slice = Box::new(stored.spec.task(stored.claim.id, 1, *action));
@@ -206,7 +209,7 @@ fn a_release_frees_slots_once_it_ends_and_blocks_them_else() {
         let write_block = SliceRunWrite {
             claim_id: id,
             revision: stored.revision,
-            run: apply(&stored.run, &block, at(5.0), TaskId(fixture_id()), 1.0),
+            run: apply(&stored.run, &block, at(5.0), TaskId(fixture_id()), LIMITS),
             due_at: at(5.0),
             task: None,
             proofs: vec![proof.clone(), proof.clone()],

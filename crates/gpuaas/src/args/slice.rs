@@ -199,6 +199,10 @@ pub struct SliceLaunchArgs {
     /// File with user-data for the guest's cloud-init; nothing that has to stay secret.
     #[arg(long, value_name = "FILE")]
     pub user_data: Option<PathBuf>,
+    /// Longest time until the guest's first call, which cloud-init makes once all of the user-data has run; a
+    /// silent guest is waited for once more that long [default: 800].
+    #[arg(long = "guest-timeout", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(60..=86_400))]
+    pub guest_timeout_seconds: Option<u32>,
     /// Why; kept in the audit.
     #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
     pub reason: String,
