@@ -1,5 +1,6 @@
 //! Arguments of the benchmarks that run on a virtual clock.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
@@ -165,7 +166,7 @@ pub struct BenchClaimsArgs {
 }
 
 /// `gpuaas bench slices`.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct BenchSlicesArgs {
     /// Hosts, each a folder with a board of eight GPUs.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
@@ -174,6 +175,11 @@ pub struct BenchSlicesArgs {
     /// with a fault.
     #[arg(long, value_name = "N", default_value_t = 28, value_parser = at_least_one)]
     pub launches: usize,
+    /// Disk of a guest that QEMU boots in place of those that are played, with cloud-init and its kernel's
+    /// console at the first serial port (`cargo xtask vm --guest`). It wants qemu-system-x86, ovmf, dosfstools
+    /// and mtools. There is one launch, and nothing is wrong with its host.
+    #[arg(long, value_name = "FILE", conflicts_with = "launches")]
+    pub guest: Option<PathBuf>,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

@@ -6,6 +6,9 @@
 //! and the guests (`gpuaas_lab::slice_host`). A guest writes to each of its drives; what of it is there
 //! once the slots are free, or once somebody else could have them, is residue. Every second launch meets a
 //! fault, one after the other; a release that it blocks is made again once it is mended.
+//!
+//! With `--guest` the guest is real: QEMU boots a disk with a system and cloud-init of its own, which reads
+//! the agent's seed, runs its user-data and calls the agent.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -57,8 +60,12 @@ const AT_LAUNCH: [SliceFault; 4] = [
 const TURNS: usize = 200;
 /// Seconds for which a claim is reserved.
 const RESERVED_SECONDS: f64 = 3600.0;
-/// What is no hardware and no guest here.
-const SIMULATED: [&str; 5] = ["libvirt", "guests", "GPUs", "virtual functions", "NVMe controllers"];
+/// What is no hardware and no guest here; a real guest is behind the others.
+const SIMULATED: [&str; 5] = ["libvirt", "GPUs", "virtual functions", "NVMe controllers", "guests"];
+/// Seconds that a real guest may take: QEMU emulates it.
+const REAL_GUEST_SECONDS: u32 = 3600;
+/// Lines of a real guest's console that say why it was not heard.
+const CONSOLE_LINES: usize = 20;
 
 /// The result of `gpuaas bench slices`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -119,17 +126,19 @@ pub async fn measure(args: BenchSlicesArgs) -> Result<SlicesReport, Failure> {
     let fleet = slice_fleet::make(&store, began, args.hosts, true).await?;
     let mut hosts = BTreeMap::new();
     for node_id in fleet.nodes.keys() {
-        hosts
-            .insert(*node_id, SliceHostUnderTest::write(&folder.path().join(node_id.to_string()))?);
+        let folder = folder.path().join(node_id.to_string());
+        hosts.insert(*node_id, SliceHostUnderTest::write(&folder, args.guest.as_deref())?);
     }
+    let played = SIMULATED.len() - usize::from(args.guest.is_some());
+    let launches = if args.guest.is_some() { 1 } else { args.launches };
     let report = SlicesReport {
-        simulated: SIMULATED.to_vec(),
+        simulated: SIMULATED[..played].to_vec(),
         hosts: args.hosts,
         ..SlicesReport::default()
     };
     let mut bench =
         Bench { store, hosts, report, sums: [PartSums::default(), PartSums::default()] };
-    for number in 0..args.launches {
+    for number in 0..launches {
         let fault = (number % 2 == 1).then(|| FAULTS[number / 2 % FAULTS.len()]);
         bench.launch_and_release(GPUS[number / 2 % GPUS.len()], fault).await?;
     }
@@ -150,15 +159,19 @@ struct SliceHostUnderTest {
     files: EmulatedSliceHost,
     agent: Host,
     env: AgentEnv,
+    /// User-data of real guests; none: they are played.
+    user_data: Option<String>,
 }
 
 impl SliceHostUnderTest {
-    fn write(folder: &Path) -> Result<Self, Failure> {
+    fn write(folder: &Path, guest: Option<&Path>) -> Result<Self, Failure> {
         let files =
             EmulatedSliceHost::write(folder, &LAYOUTS[0]).map_err(|error| unwritten(&error))?;
         files.attach_drives().map_err(|error| unwritten(&error))?;
+        let user_data = guest.map(|image| files.run_guests(image)).transpose();
+        let user_data = user_data.map_err(|error| unwritten(&error))?;
         let agent = Host::Emulated(HostRoot::new(folder), files.emulator());
-        Ok(Self { files, agent, env: AgentEnv::default() })
+        Ok(Self { files, agent, env: AgentEnv::default(), user_data })
     }
 }
 
@@ -208,6 +221,7 @@ impl Bench {
         self.set_fault(node_id, fault.filter(|_| at_launch))?;
         self.report.launches += 1;
         let mut state = self.drive(&claim).await?;
+        self.check_real_guest(node_id, &drives, state)?;
         if state == ClaimState::InUse {
             self.report.ready += 1;
             self.note_parts(claim.id, SliceRunKind::Launch).await?;
@@ -234,12 +248,37 @@ impl Bench {
             return Err(stuck(&format!("a claim is {state} in the end")));
         }
         for path in drives {
-            let (left, looked_at) =
-                self.host(node_id)?.files.tenant_bytes(&path).map_err(|error| unwritten(&error))?;
+            let host = self.host(node_id)?;
+            let (mut left, mut looked_at) =
+                host.files.tenant_bytes(&path).map_err(|error| unwritten(&error))?;
+            if host.user_data.is_some() {
+                let lines = host.files.tenant_lines(&path).map_err(|error| unwritten(&error))?;
+                (left, looked_at) = (left + lines.0, looked_at + lines.1);
+            }
             self.report.bytes_checked += looked_at;
             self.report.residue_bytes += left;
         }
         Ok(())
+    }
+
+    /// A real guest has run its user-data, which left lines on the first drive.
+    fn check_real_guest(
+        &self,
+        node_id: NodeId,
+        drives: &[String],
+        state: ClaimState,
+    ) -> Result<(), Failure> {
+        let host = self.host(node_id)?;
+        let (Some(_), Some(drive)) = (&host.user_data, drives.first()) else { return Ok(()) };
+        let (left, _) = host.files.tenant_lines(drive).map_err(|error| unwritten(&error))?;
+        if state == ClaimState::InUse && left > 0 {
+            return Ok(());
+        }
+        let console = host.files.console();
+        let lines: Vec<&str> = console.lines().collect();
+        let last = lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n");
+        let what = format!("the claim is {state}, and its guest wrote {left} bytes");
+        Err(stuck(&format!("{what}; its console says: {last}")))
     }
 
     fn set_fault(&self, node_id: NodeId, fault: Option<SliceFault>) -> Result<(), Failure> {
@@ -260,10 +299,12 @@ impl Bench {
     async fn launch(&self, claim: &SlotClaim) -> Result<Vec<String>, Failure> {
         let topology = self.store.slice_topology(claim.node_id).await.map_err(store_failure)?;
         let topology = topology.ok_or_else(|| stuck("a host was not discovered"))?.report.topology;
-        let texts = (GUEST_IMAGE, "");
+        let user_data = self.host(claim.node_id)?.user_data.as_deref();
+        let texts = (GUEST_IMAGE, user_data.unwrap_or_default());
         let policy = DomainPolicy::default();
-        let spec = launch_spec(claim.id, &claim.slots, &topology, &policy, texts)
+        let mut spec = launch_spec(claim.id, &claim.slots, &topology, &policy, texts)
             .map_err(|fault| stuck(&fault.to_string()))?;
+        spec.guest_timeout_seconds = user_data.map(|_| REAL_GUEST_SECONDS);
         let drives = spec.devices.iter().filter_map(|one| Some(one.drive.as_ref()?.path.clone()));
         let drives = drives.collect();
         let new = NewSliceLaunch {
@@ -395,7 +436,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn no_tenant_finds_anothers_data_and_each_lie_is_caught() {
-        let args = BenchSlicesArgs { hosts: 1, launches: 4, json: true };
+        let args = BenchSlicesArgs { hosts: 1, launches: 4, guest: None, json: true };
         let report = measure(args).await.unwrap();
         report.verdict().unwrap();
         assert_eq!((report.launches, report.ready, report.cleanup_blocked), (4, 4, 2));
@@ -404,5 +445,36 @@ mod tests {
         let parts: Vec<&str> = report.launch_parts_seconds.keys().map(String::as_str).collect();
         assert_eq!(parts, ["claim", "define", "guest_ready", "prepare", "start", "verify"]);
         assert_eq!(report.release_parts_seconds.len(), 5, "{report:#?}");
+    }
+
+    /// In the system that `cargo xtask vm --guest` makes, and the suite as well.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_real_guest_reads_its_seed_calls_its_host_and_leaves_nothing() {
+        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+        let kept = std::env::home_dir().unwrap_or_default().join(".cache/gpuaas/vm-guest");
+        let image = kept.join(release.unwrap_or_default().trim_matches('"')).join("guest.raw");
+        let firmware = DomainPolicy::default().firmware;
+        let tools = ["qemu-system-x86_64", "mkfs.vfat", "mcopy"];
+        let tools = tools.map(|tool| (tool, ["/usr/bin", "/usr/sbin", "/sbin"]));
+        let there = |(tool, folders): &(&str, [&str; 3])| {
+            folders.iter().any(|folder| Path::new(folder).join(tool).exists())
+        };
+        if !image.is_file() || !Path::new(&firmware).exists() || !tools.iter().all(there) {
+            return println!(
+                "skipped: no {}, or no QEMU, OVMF, dosfstools or mtools",
+                image.display()
+            );
+        }
+        let args = BenchSlicesArgs { hosts: 1, launches: 28, guest: Some(image), json: true };
+        let report = measure(args).await.unwrap();
+        report.verdict().unwrap();
+        assert_eq!((report.launches, report.ready, report.cleanup_blocked), (1, 1, 0));
+        assert!(!report.simulated.contains(&"guests"), "{report:#?}");
+        assert!(report.bytes_checked > 1 << 20 && report.residue_bytes == 0, "{report:#?}");
+        println!(
+            "a Debian called {:.0} s after its start",
+            report.launch_parts_seconds["guest_ready"]
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use gpuaas_types::slice::GUEST_IMAGES_FOLDER;
@@ -12,6 +12,8 @@ use super::tree::HostTree;
 
 /// The program that plays what files cannot.
 const EMULATOR: &str = include_str!("emulator.sh");
+/// The program that starts a real guest.
+const GUEST_MACHINE: &str = include_str!("guest_machine.sh");
 /// Name of the image that each host has.
 pub const GUEST_IMAGE: &str = "debian-13.raw";
 /// What the bundle of slice hosts writes, as far as slices need it.
@@ -25,6 +27,12 @@ const TENANT_BYTE: u8 = b'T';
 const BLOCK_BYTES: u64 = 4096;
 /// Number of blocks before each of them.
 pub const TENANT_BLOCKS: [u64; 3] = [3, 100_003, 800_003];
+
+/// What a real guest writes to its drive, line after line.
+const TENANT_LINE: &str = "TENANT-PATTERN";
+/// Bytes of these lines, and the first MiB that has them: behind the image.
+const TENANT_LINES_BYTES: usize = 1 << 20;
+const TENANT_LINES_MIB: u64 = 800;
 
 /// What is wrong with a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,6 +153,49 @@ impl EmulatedSliceHost {
             File::create(path)?.set_len(sectors * SECTOR_BYTES)?;
         }
         Ok(())
+    }
+
+    /// Has QEMU start guests from `image`, a disk with a system of its own and cloud-init, in place of
+    /// those that are played. Answers the user-data that has each leave [`TENANT_LINE`] where
+    /// [`Self::tenant_lines`] looks for it.
+    ///
+    /// # Errors
+    /// What keeps a file from being written.
+    pub fn run_guests(&self, image: &Path) -> io::Result<String> {
+        let images = self.folder.join(GUEST_IMAGES_FOLDER.trim_start_matches('/'));
+        fs::remove_file(images.join(GUEST_IMAGE))?;
+        symlink(image.canonicalize()?, images.join(GUEST_IMAGE))?;
+        let program = self.folder.join("run/emulator/guest_machine");
+        fs::create_dir_all(self.folder.join("run/emulator"))?;
+        let mut file = OpenOptions::new();
+        let file = file.write(true).create(true).truncate(true).mode(0o755).open(program);
+        file?.write_all(GUEST_MACHINE.as_bytes())?;
+        // Neither keys nor languages are of use to it, and both take long.
+        Ok(format!(
+            "#cloud-config\nlocale: false\nssh_genkeytypes: []\nruncmd:\n  - yes {TENANT_LINE} | \
+             head -c {TENANT_LINES_BYTES} | dd of=$(ls /dev/disk/by-id/virtio-slot? | head -n 1) bs=1M \
+             seek={TENANT_LINES_MIB} conv=fsync,notrunc\n"
+        ))
+    }
+
+    /// Bytes of the lines of a real guest that are on the drive at `path`, of those looked at.
+    ///
+    /// # Errors
+    /// What keeps the drive from being read.
+    pub fn tenant_lines(&self, path: &str) -> io::Result<(u64, u64)> {
+        let drive = File::open(self.folder.join(path.trim_start_matches('/')))?;
+        let mut bytes = vec![0; TENANT_LINES_BYTES];
+        drive.read_exact_at(&mut bytes, TENANT_LINES_MIB << 20)?;
+        let line = TENANT_LINE.as_bytes();
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|found| *found == line).count();
+        Ok(((lines * line.len()) as u64, TENANT_LINES_BYTES as u64))
+    }
+
+    /// What guests of QEMU said at their console.
+    #[must_use]
+    pub fn console(&self) -> String {
+        let bytes = fs::read(self.folder.join("run/emulator/console")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Sets what is wrong with the host, in the place of what was.

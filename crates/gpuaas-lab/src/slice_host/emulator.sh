@@ -1,10 +1,11 @@
 #!/bin/bash
 # Plays what the files of a slice host cannot: libvirt, the controllers of its drives, the tools that
-# write images and seeds, and the guests. `ask COMMAND...` changes nothing, `run COMMAND...` does. What
+# write images and seeds, and the guests, unless a machine for them was brought (guest_machine.sh). `ask COMMAND...` changes nothing, `run COMMAND...` does. What
 # goes wrong is a file in `faults` with the name of the fault.
 set -euo pipefail
 root=$GPUAAS_HOST_ROOT
 domains=$root/run/emulator/domains
+machine=$root/run/emulator/guest_machine
 mkdir -p -- "$domains"
 
 # A laboratory whose clock stands still while its hosts compute is told when that is.
@@ -53,6 +54,23 @@ guest() { # DOCUMENT
     fi
 }
 
+# The guest is a machine of its own, as long as it runs.
+start_machine() { # DOCUMENT
+    setsid "$machine" "$1" "$root" </dev/null >"$root/run/emulator/console" 2>&1 9>&- &
+    printf '%s\n' "$!" >"${1%.xml}.machine"
+}
+
+machine_runs() { # DOCUMENT
+    kill -0 "$(<"${1%.xml}.machine")" 2>/dev/null
+}
+
+stop_machine() { # DOCUMENT
+    if [[ ! -e ${1%.xml}.machine ]]; then return 0; fi
+    kill -9 "$(<"${1%.xml}.machine")" 2>/dev/null || true
+    while machine_runs "$1"; do sleep 0.1; done
+    rm -f -- "${1%.xml}.machine" "${1%.xml}.vars"
+}
+
 # A process that has the domain's functions open, as long as it runs.
 hold() { # DOCUMENT
     local number=0 address group id=5000 process
@@ -79,6 +97,10 @@ virsh() { # VERB ARGUMENTS, after --connect URI
     case $1 in
         domstate)
             [[ -e $domains/$name ]] || refuse "failed to get domain '$name'"
+            # A guest that ended by itself took its domain with it.
+            if [[ -e $domains/$name.machine ]] && ! machine_runs "$document"; then
+                printf 'shut off\n' >"$domains/$name"
+            fi
             cat -- "$domains/$name"
             ;;
         list)
@@ -100,10 +122,11 @@ virsh() { # VERB ARGUMENTS, after --connect URI
             ! broken start_fails || refuse "internal error: process exited while connecting to monitor"
             hold "$document"
             printf 'running\n' >"$domains/$name"
-            guest "$document"
+            if [[ -x $machine ]]; then start_machine "$document"; else guest "$document"; fi
             ;;
         destroy)
             ! broken stop_fails || refuse "Failed to terminate process: Device or resource busy"
+            stop_machine "$document"
             let_go "$document"
             printf 'shut off\n' >"$domains/$name"
             ;;
@@ -172,13 +195,23 @@ fmpm() { # -l, -a ID, -d ID
     esac
 }
 
+# A seed that nobody reads is a file of its size.
+seed() { # FILE -n LABEL KIB
+    if [[ -x $machine ]]; then mkfs.vfat -C "$2" "$3" "$1" "$4" >/dev/null; else truncate --size "$4K" -- "$1"; fi
+}
+
+fill_seed() { # FILE SOURCE... ::
+    local sources=("${@:2:$#-2}")
+    if [[ -x $machine ]]; then mcopy -i "$root$1" "${sources[@]/#/$root}" ::; fi
+}
+
 run() {
     case "$1 ${2:-}" in
         "virsh --connect") virsh "${@:4}" ;;
         "nvme sanitize" | "nvme format") erase "$root$4" ;;
         "qemu-img convert") dd if="$root$6" of="$root$7" conv=notrunc status=none ;;
-        "mkfs.vfat -C") truncate --size 2M -- "$root$5" ;;
-        "mcopy -i") ;;
+        "mkfs.vfat -C") seed "$root$5" "${@:3:2}" "$6" ;;
+        "mcopy -i") fill_seed "${@:3}" ;;
         "blockdev --flushbufs" | "blockdev --rereadpt") ;;
         "fmpm -a" | "fmpm -d") fmpm "$2" "$3" ;;
         *) refuse "what is $1?" ;;

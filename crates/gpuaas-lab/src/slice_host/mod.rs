@@ -6,7 +6,8 @@
 //!
 //! An emulated host has drives as well, which are files without blocks, and a program that plays
 //! libvirt, its drives' controllers and its guests (`emulator.sh`): the agent launches and releases
-//! slices there with what it does on a real host.
+//! slices there with what it does on a real host. A guest may be real, too: QEMU without KVM boots it
+//! (`guest_machine.sh`), and its own cloud-init reads the seed and calls.
 
 mod emulated;
 mod layout;
