@@ -5,6 +5,8 @@
 #
 # A whole Debian would take a guest of an emulated machine many minutes.
 set -euo pipefail
+# shellcheck source=bundles/vm/uefi-disk.sh
+source "${BASH_SOURCE[0]%/*}/uefi-disk.sh"
 root=$1 image=$2
 version=$(basename -- "$root"/lib/modules/*)
 work=$root/tmp/guest
@@ -75,23 +77,9 @@ INIT
 chmod 755 -- "$work/tree/init"
 inside() { chroot -- "$root" /bin/bash -euc "$1"; }
 inside 'cd /tmp/guest/tree; find . | LC_ALL=C sort | cpio --quiet -o -H newc | gzip -1 >../initrd'
-# The firmware starts the kernel, with its arguments and its initial system in it (systemd-stub(7)).
-# Where everything is emulated twice, much takes seconds that is of no use here: self-tests, a fifth level of
-# page tables, services of PCIe ports, security modules, and copies byte by byte (feature 297, ERMS).
-own="console=ttyS0 quiet no_timer_check panic=-1 cryptomgr.notests no5lvl nokaslr mitigations=off"
-own+=" pcie_ports=compat lsm= audit=0 clearcpuid=297"
-printf '%s' "$own" >"$work/cmdline"
-objcopy --add-section .cmdline="$work/cmdline" --change-section-vma .cmdline=0x30000 \
-    --add-section .linux="$root/boot/vmlinuz-$version" --change-section-vma .linux=0x2000000 \
-    --add-section .initrd="$work/initrd" --change-section-vma .initrd=0x3000000 \
-    "$root/usr/lib/systemd/boot/efi/linuxx64.efi.stub" "$work/BOOTX64.EFI"
-inside 'cd /tmp/guest
-    truncate -s 32M image
-    printf "label: gpt\nstart=2048, type=uefi\n" | sfdisk -q image
-    truncate -s 30M esp
-    mkfs.vfat -n ESP esp >/dev/null
-    mmd -i esp ::EFI ::EFI/BOOT
-    mcopy -i esp BOOTX64.EFI ::EFI/BOOT/
-    dd if=esp of=image bs=1M seek=1 conv=notrunc status=none'
+unified_kernel "$root" "$work/initrd" "console=ttyS0 $emulated" "$work/kernel"
+esp_with "$root" "$work/kernel" "$work/esp" 30
+printf 'label: gpt\nstart=2048, type=uefi\n' | gpt_disk "$root" "$work/image" 32
+dd if="$work/esp" of="$work/image" bs=1M seek=1 conv=notrunc status=none
 mv -- "$work/image" "$image"
 rm -rf -- "$work"

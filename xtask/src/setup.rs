@@ -31,7 +31,16 @@ const fn plain(name: &'static str, package: &'static str, present: fn() -> bool)
     Tool { name, package, present, services: &[], guards: &[] }
 }
 
-const TOOLS: [Tool; 26] = [
+const FAT: Tool = plain("mkfs.vfat", "dosfstools", || proc::find("mkfs.vfat").is_some());
+const FIRMWARE: Tool = plain("UEFI firmware for QEMU", "ovmf", || {
+    // The first is Debian 12's and Ubuntu 24.04's, the second that of releases before.
+    ["OVMF_CODE_4M.fd", "OVMF_CODE.fd"]
+        .iter()
+        .any(|name| Path::new("/usr/share/OVMF").join(name).exists())
+});
+const MTOOLS: Tool = plain("mcopy", "mtools", || proc::find("mcopy").is_some());
+
+const TOOLS: [Tool; 27] = [
     Tool {
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
@@ -51,16 +60,12 @@ const TOOLS: [Tool; 26] = [
     }),
     plain("curl", "curl", || proc::find("curl").is_some()),
     plain("mkfs.ext4", "e2fsprogs", || proc::find("mkfs.ext4").is_some()),
-    plain("mkfs.vfat", "dosfstools", || proc::find("mkfs.vfat").is_some()),
+    MTOOLS,
     plain("sfdisk", "fdisk", || proc::find("sfdisk").is_some()),
     plain("gpg", "gpg", || proc::find("gpg").is_some()),
     plain("qemu-img", "qemu-utils", || proc::find("qemu-img").is_some()),
-    plain("UEFI firmware for QEMU", "ovmf", || {
-        // The first is Debian 12's and Ubuntu 24.04's, the second that of releases before.
-        ["OVMF_CODE_4M.fd", "OVMF_CODE.fd"]
-            .iter()
-            .any(|name| Path::new("/usr/share/OVMF").join(name).exists())
-    }),
+    FAT,
+    FIRMWARE,
     plain("netplan", "netplan.io", || proc::find("netplan").is_some()),
     plain("dnsmasq", "dnsmasq-base", || proc::find("dnsmasq").is_some()),
     plain("nft", "nftables", || proc::find("nft").is_some()),
@@ -98,6 +103,9 @@ pub(crate) const MACHINE: &[Tool] = &[
     plain("mmdebstrap", "mmdebstrap", || proc::find("mmdebstrap").is_some()),
     plain("mkfs.ext4", "e2fsprogs", || proc::find("mkfs.ext4").is_some()),
 ];
+
+/// What a real guest needs beside that (`cargo xtask vm --guest`).
+pub(crate) const GUEST: &[Tool] = &[FAT, MTOOLS, FIRMWARE];
 
 /// What real hosts need (`cargo xtask real-host`).
 pub(crate) const REAL_HOST: &[Tool] = &[

@@ -28,7 +28,7 @@ What it sets up:
               python3-venv, curl, qemu-system-x86, systemd-container, mmdebstrap and a few more,
               and asks before where somebody sits at a terminal; otherwise one note names each tool that is absent, and the tests that want it skip
   systems     without ARGS and as root on Debian or Ubuntu, the systems of the emulated machine
-              (cargo xtask vm) and of the real host (cargo xtask real-host), some 1.3 GB below
+              (cargo xtask vm), of the real host (cargo xtask real-host) and of a tenant, some 1.7 GB below
               ~/.cache/gpuaas, made once while the tests are built and used by every checkout
   Python      without ARGS, securesystemslib and spdx-tools from PyPI in ~/.cache/gpuaas, made once;
               set GPUAAS_TEST_PYTHON to an interpreter that has them
@@ -141,6 +141,7 @@ fn begin_systems(workspace: &Workspace) -> Vec<Making> {
     vec![
         Making::begin("emulated machine", setup::MACHINE, vm::make_image(workspace)),
         Making::begin("emulated slice host", setup::MACHINE, vm::make_slices_image(workspace)),
+        Making::begin("tenant's", setup::MACHINE, vm::make_guest_image(workspace)),
         Making::begin("real host", setup::REAL_HOST, real_host::make_rootfs(workspace)),
     ]
 }

@@ -11,7 +11,7 @@ use crate::{agent, proc, real_host, setup};
 pub(crate) const HELP: &str = "\
 Boot a machine of software, and run the slice host's units and the agent on it.
 
-Usage: cargo xtask vm [--image-only | --slices --image-only]
+Usage: cargo xtask vm [--image-only | --slices --image-only | --guest [--image-only]]
 
 QEMU emulates the machine, so it needs nothing of this one's processor: an IOMMU, two NUMA nodes,
 a controller with SR-IOV, two endpoints for vfio-pci. Its system is made once from where this
@@ -23,9 +23,17 @@ broken. Prints the verdict as one JSON object, and ends with 1 where anything di
 With --slices the system is that of a slice host, with libvirt, QEMU and Open vSwitch in it, some 0.7 GB in
 ~/.cache/gpuaas/vm-slices/NAME; a test of the suite (slots_follow_the_kernel) boots it.
 
+With --guest it makes a tenant's disk, Debian with its own cloud-init, 0.4 GB in
+~/.cache/gpuaas/vm-guest/NAME, and leases it a slot of a host that is played: QEMU boots it,
+cloud-init reads the agent's seed, runs its user-data and calls the agent, and it is taken back
+(`gpuaas bench slices --guest FILE`). Some two minutes.
+
 As root on Debian or Ubuntu, what is missing of qemu-system-x86, mmdebstrap and e2fsprogs is
 installed; elsewhere it says what is missing, and ends with 1.";
 
+/// Kinds of systems: the machine's, and a tenant's.
+const MACHINE: &str = "vm";
+const GUEST: &str = "vm-guest";
 /// The test that does it (crates/gpuaas-node-agent/tests/vm).
 const TEST: [&str; 5] = ["test", "--package", "gpuaas-node-agent", "--test", "vm"];
 
@@ -38,6 +46,11 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         ["--slices", "--image-only"] | ["--image-only", "--slices"] => {
             setup::have(setup::MACHINE)?;
             return Ok(proc::exit_code(proc::status(&mut make_slices_image(&workspace)?)?));
+        }
+        ["--guest"] => return lease_to_guest(&workspace),
+        ["--guest", "--image-only"] | ["--image-only", "--guest"] => {
+            setup::have(setup::MACHINE)?;
+            return Ok(proc::exit_code(proc::status(&mut make_guest_image(&workspace)?)?));
         }
         ["--slices"] => return Err("--slices goes with --image-only; see --help".to_owned()),
         [unknown, ..] => return Err(format!("there is no argument `{unknown}`; see --help")),
@@ -72,9 +85,34 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     }
 }
 
+/// Makes a tenant's disk, and leases it a slot of a host that is played.
+fn lease_to_guest(workspace: &Workspace) -> Outcome {
+    setup::have(setup::MACHINE)?;
+    setup::have(setup::GUEST)?;
+    let made = proc::status(&mut make_guest_image(workspace)?)?;
+    if !made.success() {
+        return Ok(proc::exit_code(made));
+    }
+    let mut bench = proc::cargo();
+    bench.args(["run", "--quiet", "--package", "gpuaas", "--", "bench", "slices", "--json"]);
+    bench.args(["--hosts", "1", "--guest"]).arg(system(GUEST)?.join("guest.raw"));
+    Ok(proc::exit_code(proc::status(bench.current_dir(&workspace.root))?))
+}
+
 /// Where the machine's system is, beside those of real hosts.
 fn image() -> Result<PathBuf, String> {
-    real_host::system("vm", &real_host::own_release()?)
+    system(MACHINE)
+}
+
+fn system(kind: &str) -> Result<PathBuf, String> {
+    real_host::system(kind, &real_host::own_release()?)
+}
+
+/// What makes a system of a kind, of this machine's own release, unless it is there.
+fn make(workspace: &Workspace, kind: &str) -> Result<Command, String> {
+    let mut make = Command::new(workspace.root.join("bundles/vm/make-image.sh"));
+    make.arg(system(kind)?);
+    Ok(make)
 }
 
 /// Makes the machine's system, unless it is there.
@@ -82,9 +120,7 @@ fn image() -> Result<PathBuf, String> {
 /// # Errors
 /// There is no place for it.
 pub(crate) fn make_image(workspace: &Workspace) -> Result<Command, String> {
-    let mut make = Command::new(workspace.root.join("bundles/vm/make-image.sh"));
-    make.arg(image()?);
-    Ok(make)
+    make(workspace, MACHINE)
 }
 
 /// Makes the system of the slice host of software, unless it is there.
@@ -92,7 +128,17 @@ pub(crate) fn make_image(workspace: &Workspace) -> Result<Command, String> {
 /// # Errors
 /// There is no place for it.
 pub(crate) fn make_slices_image(workspace: &Workspace) -> Result<Command, String> {
-    let mut make = Command::new(workspace.root.join("bundles/vm/make-image.sh"));
-    make.arg(real_host::system("vm-slices", &real_host::own_release()?)?).arg("slices");
+    let mut make = make(workspace, "vm-slices")?;
+    make.arg("slices");
+    Ok(make)
+}
+
+/// Makes the disk of a tenant with cloud-init, unless it is there.
+///
+/// # Errors
+/// There is no place for it.
+pub(crate) fn make_guest_image(workspace: &Workspace) -> Result<Command, String> {
+    let mut make = make(workspace, GUEST)?;
+    make.arg("guest");
     Ok(make)
 }
