@@ -1,7 +1,8 @@
 #!/bin/bash
 # Plays what the files of a slice host cannot: libvirt, the controllers of its drives, the tools that
-# write images and seeds, and the guests, unless a machine for them was brought (guest_machine.sh). `ask COMMAND...` changes nothing, `run COMMAND...` does. What
-# goes wrong is a file in `faults` with the name of the fault.
+# write images and seeds, and the guests, unless a machine for them was brought (guest_machine.sh). `ask
+# COMMAND...` changes nothing, `run COMMAND...` does. What goes wrong is a file in `faults` with the name of
+# the fault.
 set -euo pipefail
 root=$GPUAAS_HOST_ROOT
 domains=$root/run/emulator/domains
