@@ -5,7 +5,7 @@
 #
 # A whole Debian would take a guest of an emulated machine many minutes.
 set -euo pipefail
-# shellcheck source=bundles/vm/uefi-disk.sh
+# shellcheck source-path=SCRIPTDIR source=uefi-disk.sh
 source "${BASH_SOURCE[0]%/*}/uefi-disk.sh"
 root=$1 image=$2
 version=$(basename -- "$root"/lib/modules/*)

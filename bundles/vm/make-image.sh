@@ -15,7 +15,7 @@
 set -euo pipefail
 folder=$1 kind=${2:-plain}
 here=$(cd -- "${BASH_SOURCE[0]%/*}" && pwd)
-# shellcheck source=bundles/vm/uefi-disk.sh
+# shellcheck source-path=SCRIPTDIR source=uefi-disk.sh
 source "$here/uefi-disk.sh"
 fail() { printf 'error: %s: %s\nhint: %s\n' "$1" "$2" "$3" >&2; exit 1; }
 
