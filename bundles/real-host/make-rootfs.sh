@@ -12,7 +12,7 @@ packages=(
     systemd systemd-sysv dbus udev kmod procps iproute2 iputils-ping ca-certificates curl jq sudo locales
     e2fsprogs pciutils ethtool openssh-server python3-yaml cloud-init netplan.io nftables iptables
     openvswitch-switch dnsmasq nginx-light docker.io
-    libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf
+    libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils ovmf dosfstools mtools
 )
 # What a release may lack; that it does is said, and left in the system for whoever runs there.
 optional=(netdata systemd-resolved)

@@ -180,6 +180,11 @@ pub struct BenchSlicesArgs {
     /// and mtools. There is one launch, and nothing is wrong with its host.
     #[arg(long, value_name = "FILE", conflicts_with = "launches")]
     pub guest: Option<PathBuf>,
+    /// Have this machine's own libvirt run the guest, at its bridge of Open vSwitch, with an address of its
+    /// dnsmasq: this machine is a host that the slice bundle made, and this is root. It need have no device
+    /// of a slice.
+    #[arg(long, requires = "guest")]
+    pub libvirt: bool,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

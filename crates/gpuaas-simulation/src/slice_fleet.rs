@@ -76,18 +76,18 @@ pub(crate) struct Fleet {
     pub(crate) slots: usize,
 }
 
-/// Makes `count` nodes with boards of eight GPUs, whose slots are approved; `launches`: what was read of
-/// their hosts is kept, too, from which domains are made.
+/// Makes `count` nodes with boards of eight GPUs, whose slots are approved; `launched_as`: slices are launched
+/// there, of this shape, so what was read of their hosts is kept, too, from which domains are made.
 pub(crate) async fn make(
     store: &Store,
     now: Timestamp,
     count: usize,
-    launches: bool,
+    launched_as: Option<&SlotPolicy>,
 ) -> Result<Fleet, Failure> {
     let unwritten =
         |error: std::io::Error| Failure::local(CommandCode::TestHostUnavailable, error.to_string());
     let host = HostTree::write(&LAYOUTS[0]).map_err(unwritten)?.topology();
-    let nodes = make_nodes(store, now, count, &host, launches).await.map_err(store_failure)?;
+    let nodes = make_nodes(store, now, count, &host, launched_as).await.map_err(store_failure)?;
     let slots = nodes.iter().map(|(_, map)| map.slots.len()).sum();
     let nodes = nodes.iter().map(|(id, map)| (*id, placement_node(map))).collect();
     Ok(Fleet { nodes, slots })
@@ -98,14 +98,14 @@ async fn make_nodes(
     now: Timestamp,
     count: usize,
     host: &HostTopology,
-    launches: bool,
+    launched_as: Option<&SlotPolicy>,
 ) -> Result<Vec<(NodeId, SlotMap)>, StoreError> {
     let (site_id, profile_id) = (SiteId(uuid(now)), ProfileId(uuid(now)));
     let site = SiteSpec::new("bench", "http://127.0.0.1:5240/MAAS");
     let api_key = SecretString::from("bench:bench:bench".to_owned());
     store.create_site(now, site_id, site, SiteStatus::default(), &api_key).await?;
     store.create_profile(now, profile_id, "slices", &ProfileSpec::default(), &[]).await?;
-    let maker = NodeMaker { store, now, site_id, profile_id, host, launches };
+    let maker = NodeMaker { store, now, site_id, profile_id, host, launched_as };
     stream::iter(0..count)
         .map(|number| maker.make(number))
         .buffer_unordered(AT_ONCE)
@@ -138,7 +138,7 @@ struct NodeMaker<'a> {
     site_id: SiteId,
     profile_id: ProfileId,
     host: &'a HostTopology,
-    launches: bool,
+    launched_as: Option<&'a SlotPolicy>,
 }
 
 impl NodeMaker<'_> {
@@ -224,8 +224,9 @@ impl NodeMaker<'_> {
             idempotency: None,
         };
         store.add_operator_task(now, task).await?;
-        let map = slot_map(hostname, host, &SlotPolicy::default());
-        let topology = if self.launches { host.clone() } else { HostTopology::default() };
+        let policy = self.launched_as.cloned().unwrap_or_default();
+        let map = slot_map(hostname, host, &policy);
+        let topology = self.launched_as.map(|_| host.clone()).unwrap_or_default();
         let report = TopologyReport { discovery_seconds: 0.0, topology };
         let new = NewSliceTopology { node_id, task_id, report, map: map.clone() };
         store.record_slice_topology(now, new).await?;

@@ -8,16 +8,19 @@
 //! fault, one after the other; a release that it blocks is made again once it is mended.
 //!
 //! With `--guest` the guest is real: QEMU boots a disk with a system and cloud-init of its own, which reads
-//! the agent's seed, runs its user-data and calls the agent.
+//! the agent's seed, runs its user-data and calls the agent. With `--libvirt` it does so as a domain of this
+//! machine's libvirt, behind this machine's bridge.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
-use gpuaas_core::domain::DomainPolicy;
+use gpuaas_core::domain::{DomainPolicy, VirtType};
 use gpuaas_core::slice_run::launch_spec;
+use gpuaas_core::slots::SlotPolicy;
 use gpuaas_engine::{Clock as _, RealClock, step_slice_runs};
 use gpuaas_lab::slice_host::{EmulatedSliceHost, GUEST_IMAGE, LAYOUTS, SliceFault};
 use gpuaas_node_agent::env::AgentEnv;
@@ -60,8 +63,10 @@ const AT_LAUNCH: [SliceFault; 4] = [
 const TURNS: usize = 200;
 /// Seconds for which a claim is reserved.
 const RESERVED_SECONDS: f64 = 3600.0;
-/// What is no hardware and no guest here; a real guest is behind the others.
+/// What is no hardware and no guest here.
 const SIMULATED: [&str; 5] = ["libvirt", "GPUs", "virtual functions", "NVMe controllers", "guests"];
+/// CPUs and GiB of memory of a real guest, which any machine has.
+const REAL_GUEST_SHAPE: (u32, u32) = (2, 1);
 /// Seconds that a real guest may take: QEMU emulates it.
 const REAL_GUEST_SECONDS: u32 = 3600;
 /// Lines of a real guest's console that say why it was not heard.
@@ -121,18 +126,29 @@ pub async fn run(args: BenchSlicesArgs, terminal: &mut Terminal) -> Result<(), F
 /// What keeps a host or a database from being made; `slices_not_clean` where one does not come to rest.
 pub async fn measure(args: BenchSlicesArgs) -> Result<SlicesReport, Failure> {
     let began = RealClock.now();
-    let folder = tempfile::tempdir().map_err(|error| unwritten(&error))?;
+    // libvirt's QEMU is another user.
+    let mode = std::fs::Permissions::from_mode(0o711);
+    let folder = tempfile::Builder::new().permissions(mode).tempdir();
+    let folder = folder.map_err(|error| unwritten(&error))?;
     let store = Store::in_memory(MasterKey::from_bytes([7; 32])).await.map_err(store_failure)?;
-    let fleet = slice_fleet::make(&store, began, args.hosts, true).await?;
+    let mut policy = SlotPolicy::default();
+    if args.guest.is_some() {
+        (policy.vcpus_per_gpu, policy.memory_gib_per_gpu) = REAL_GUEST_SHAPE;
+    }
+    let fleet = slice_fleet::make(&store, began, args.hosts, Some(&policy)).await?;
     let mut hosts = BTreeMap::new();
     for node_id in fleet.nodes.keys() {
         let folder = folder.path().join(node_id.to_string());
-        hosts.insert(*node_id, SliceHostUnderTest::write(&folder, args.guest.as_deref())?);
+        hosts.insert(*node_id, SliceHostUnderTest::write(&folder, &args)?);
     }
-    let played = SIMULATED.len() - usize::from(args.guest.is_some());
+    let is_real = |what: &str| match what {
+        "libvirt" => args.libvirt,
+        "guests" => args.guest.is_some(),
+        _ => false,
+    };
     let launches = if args.guest.is_some() { 1 } else { args.launches };
     let report = SlicesReport {
-        simulated: SIMULATED[..played].to_vec(),
+        simulated: SIMULATED.into_iter().filter(|what| !is_real(what)).collect(),
         hosts: args.hosts,
         ..SlicesReport::default()
     };
@@ -164,11 +180,12 @@ struct SliceHostUnderTest {
 }
 
 impl SliceHostUnderTest {
-    fn write(folder: &Path, guest: Option<&Path>) -> Result<Self, Failure> {
+    fn write(folder: &Path, args: &BenchSlicesArgs) -> Result<Self, Failure> {
         let files =
             EmulatedSliceHost::write(folder, &LAYOUTS[0]).map_err(|error| unwritten(&error))?;
         files.attach_drives().map_err(|error| unwritten(&error))?;
-        let user_data = guest.map(|image| files.run_guests(image)).transpose();
+        let image = args.guest.as_deref();
+        let user_data = image.map(|image| files.run_guests(image, args.libvirt)).transpose();
         let user_data = user_data.map_err(|error| unwritten(&error))?;
         let agent = Host::Emulated(HostRoot::new(folder), files.emulator());
         Ok(Self { files, agent, env: AgentEnv::default(), user_data })
@@ -221,7 +238,7 @@ impl Bench {
         self.set_fault(node_id, fault.filter(|_| at_launch))?;
         self.report.launches += 1;
         let mut state = self.drive(&claim).await?;
-        self.check_real_guest(node_id, &drives, state)?;
+        self.check_real_guest(&claim, &drives, state).await?;
         if state == ClaimState::InUse {
             self.report.ready += 1;
             self.note_parts(claim.id, SliceRunKind::Launch).await?;
@@ -262,13 +279,13 @@ impl Bench {
     }
 
     /// A real guest has run its user-data, which left lines on the first drive.
-    fn check_real_guest(
+    async fn check_real_guest(
         &self,
-        node_id: NodeId,
+        claim: &SlotClaim,
         drives: &[String],
         state: ClaimState,
     ) -> Result<(), Failure> {
-        let host = self.host(node_id)?;
+        let host = self.host(claim.node_id)?;
         let (Some(_), Some(drive)) = (&host.user_data, drives.first()) else { return Ok(()) };
         let (left, _) = host.files.tenant_lines(drive).map_err(|error| unwritten(&error))?;
         if state == ClaimState::InUse && left > 0 {
@@ -277,7 +294,9 @@ impl Bench {
         let console = host.files.console();
         let lines: Vec<&str> = console.lines().collect();
         let last = lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n");
-        let what = format!("the claim is {state}, and its guest wrote {left} bytes");
+        let run = self.store.slice_run(claim.id).await.map_err(store_failure)?;
+        let why = run.map(|stored| stored.run.reason).unwrap_or_default();
+        let what = format!("the claim is {state} ({why}), and its guest wrote {left} bytes");
         Err(stuck(&format!("{what}; its console says: {last}")))
     }
 
@@ -301,7 +320,10 @@ impl Bench {
         let topology = topology.ok_or_else(|| stuck("a host was not discovered"))?.report.topology;
         let user_data = self.host(claim.node_id)?.user_data.as_deref();
         let texts = (GUEST_IMAGE, user_data.unwrap_or_default());
-        let policy = DomainPolicy::default();
+        let mut policy = DomainPolicy::default();
+        if user_data.is_some() {
+            policy.virt_type = VirtType::Qemu;
+        }
         let mut spec = launch_spec(claim.id, &claim.slots, &topology, &policy, texts)
             .map_err(|fault| stuck(&fault.to_string()))?;
         spec.guest_timeout_seconds = user_data.map(|_| REAL_GUEST_SECONDS);
@@ -436,7 +458,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn no_tenant_finds_anothers_data_and_each_lie_is_caught() {
-        let args = BenchSlicesArgs { hosts: 1, launches: 4, guest: None, json: true };
+        let args =
+            BenchSlicesArgs { hosts: 1, launches: 4, guest: None, libvirt: false, json: true };
         let report = measure(args).await.unwrap();
         report.verdict().unwrap();
         assert_eq!((report.launches, report.ready, report.cleanup_blocked), (4, 4, 2));
@@ -466,7 +489,13 @@ mod tests {
                 image.display()
             );
         }
-        let args = BenchSlicesArgs { hosts: 1, launches: 28, guest: Some(image), json: true };
+        let args = BenchSlicesArgs {
+            hosts: 1,
+            launches: 28,
+            guest: Some(image),
+            libvirt: false,
+            json: true,
+        };
         let report = measure(args).await.unwrap();
         report.verdict().unwrap();
         assert_eq!((report.launches, report.ready, report.cleanup_blocked), (1, 1, 0));

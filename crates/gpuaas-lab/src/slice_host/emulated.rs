@@ -12,8 +12,9 @@ use super::tree::HostTree;
 
 /// The program that plays what files cannot.
 const EMULATOR: &str = include_str!("emulator.sh");
-/// The program that starts a real guest.
+/// What runs a real guest: QEMU alone, or this machine's libvirt.
 const GUEST_MACHINE: &str = include_str!("guest_machine.sh");
+const GUEST_DOMAIN: &str = include_str!("guest_domain.sh");
 /// Name of the image that each host has.
 pub const GUEST_IMAGE: &str = "debian-13.raw";
 /// What the bundle of slice hosts writes, as far as slices need it.
@@ -156,12 +157,13 @@ impl EmulatedSliceHost {
     }
 
     /// Has QEMU start guests from `image`, a disk with a system of its own and cloud-init, in place of
-    /// those that are played. Answers the user-data that has each leave [`TENANT_LINE`] where
+    /// those that are played; `libvirt`: this machine's own starts QEMU, and Open vSwitch and dnsmasq are
+    /// this machine's, too. Answers the user-data that has each leave [`TENANT_LINE`] where
     /// [`Self::tenant_lines`] looks for it.
     ///
     /// # Errors
     /// What keeps a file from being written.
-    pub fn run_guests(&self, image: &Path) -> io::Result<String> {
+    pub fn run_guests(&self, image: &Path, libvirt: bool) -> io::Result<String> {
         let images = self.folder.join(GUEST_IMAGES_FOLDER.trim_start_matches('/'));
         fs::remove_file(images.join(GUEST_IMAGE))?;
         symlink(image.canonicalize()?, images.join(GUEST_IMAGE))?;
@@ -169,7 +171,7 @@ impl EmulatedSliceHost {
         fs::create_dir_all(self.folder.join("run/emulator"))?;
         let mut file = OpenOptions::new();
         let file = file.write(true).create(true).truncate(true).mode(0o755).open(program);
-        file?.write_all(GUEST_MACHINE.as_bytes())?;
+        file?.write_all(if libvirt { GUEST_DOMAIN } else { GUEST_MACHINE }.as_bytes())?;
         // Neither keys nor languages are of use to it, and both take long.
         Ok(format!(
             "#cloud-config\nlocale: false\nssh_genkeytypes: []\nruncmd:\n  - yes {TENANT_LINE} | \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Plays what the files of a slice host cannot: libvirt, the controllers of its drives, the tools that
-# write images and seeds, and the guests, unless a machine for them was brought (guest_machine.sh). `ask
+# write images and seeds, and the guests, unless what runs real ones was brought (guest_machine.sh, guest_domain.sh). `ask
 # COMMAND...` changes nothing, `run COMMAND...` does. What goes wrong is a file in `faults` with the name of
 # the fault.
 set -euo pipefail
@@ -55,23 +55,6 @@ guest() { # DOCUMENT
     fi
 }
 
-# The guest is a machine of its own, as long as it runs.
-start_machine() { # DOCUMENT
-    setsid "$machine" "$1" "$root" </dev/null >"$root/run/emulator/console" 2>&1 9>&- &
-    printf '%s\n' "$!" >"${1%.xml}.machine"
-}
-
-machine_runs() { # DOCUMENT
-    kill -0 "$(<"${1%.xml}.machine")" 2>/dev/null
-}
-
-stop_machine() { # DOCUMENT
-    if [[ ! -e ${1%.xml}.machine ]]; then return 0; fi
-    kill -9 "$(<"${1%.xml}.machine")" 2>/dev/null || true
-    while machine_runs "$1"; do sleep 0.1; done
-    rm -f -- "${1%.xml}.machine" "${1%.xml}.vars"
-}
-
 # A process that has the domain's functions open, as long as it runs.
 hold() { # DOCUMENT
     local number=0 address group id=5000 process
@@ -99,7 +82,7 @@ virsh() { # VERB ARGUMENTS, after --connect URI
         domstate)
             [[ -e $domains/$name ]] || refuse "failed to get domain '$name'"
             # A guest that ended by itself took its domain with it.
-            if [[ -e $domains/$name.machine ]] && ! machine_runs "$document"; then
+            if [[ $(<"$domains/$name") == running && -x $machine ]] && ! "$machine" runs "$document" "$root"; then
                 printf 'shut off\n' >"$domains/$name"
             fi
             cat -- "$domains/$name"
@@ -121,17 +104,21 @@ virsh() { # VERB ARGUMENTS, after --connect URI
             ;;
         start)
             ! broken start_fails || refuse "internal error: process exited while connecting to monitor"
+            if [[ -x $machine ]]; then "$machine" start "$document" "$root" 9>&-; fi
             hold "$document"
             printf 'running\n' >"$domains/$name"
-            if [[ -x $machine ]]; then start_machine "$document"; else guest "$document"; fi
+            if [[ ! -x $machine ]]; then guest "$document"; fi
             ;;
         destroy)
             ! broken stop_fails || refuse "Failed to terminate process: Device or resource busy"
-            stop_machine "$document"
+            if [[ -x $machine ]]; then "$machine" stop "$document" "$root"; fi
             let_go "$document"
             printf 'shut off\n' >"$domains/$name"
             ;;
-        undefine) rm -- "$domains/$name" "$document" ;;
+        undefine)
+            if [[ -x $machine ]]; then "$machine" stop "$document" "$root"; fi
+            rm -- "$domains/$name" "$document"
+            ;;
     esac
 }
 

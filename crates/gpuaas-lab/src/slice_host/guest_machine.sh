@@ -1,10 +1,24 @@
 #!/bin/bash
-# guest_machine.sh DOCUMENT ROOT: a guest of a played domain that is real. QEMU without KVM starts it with the
-# domain's firmware, its MAC, its drive and its seed. In place of the bridge there is a network of QEMU's, with
-# the address that the seed names, behind which the agent of the host listens.
+# guest_machine.sh start|runs|stop DOCUMENT ROOT: a guest of a played domain that is real. QEMU without KVM starts
+# it with the domain's firmware, its MAC, its drive and its seed. In place of the bridge there is a network of
+# QEMU's, with the address that the seed names, behind which the agent of the host listens.
 set -euo pipefail
-document=$1 root=$2 claim=${1##*/}
-claim=${claim%.xml}
+verb=$1 document=$2 root=$3 claim=${2##*/}
+claim=${claim%.xml} process=${document%.xml}.machine
+runs() { kill -0 "$(<"$process")" 2>/dev/null; }
+case $verb in
+    runs)
+        runs
+        exit
+        ;;
+    stop)
+        if [[ ! -e $process ]]; then exit 0; fi
+        kill -9 "$(<"$process")" 2>/dev/null || true
+        while runs; do sleep 0.1; done
+        rm -f -- "$process" "${document%.xml}.vars"
+        exit
+        ;;
+esac
 one() { sed -n "s/.*$1.*/\1/p" "$document" | head -n 1; }
 mac=$(one '<mac address="\([^"]*\)"')
 drive=$(one '<source dev="\([^"]*\)"')
@@ -30,4 +44,5 @@ machine=(
     -netdev "user,id=net,restrict=on,net=$network.0/24,host=$network.2,dns=$network.3,dhcpstart=$network.10,guestfwd=tcp:$called-cmd:$forward"
     -device "virtio-net-pci,netdev=net,mac=$mac"
 )
-exec qemu-system-x86_64 "${machine[@]}"
+setsid qemu-system-x86_64 "${machine[@]}" </dev/null >"$root/run/emulator/console" 2>&1 &
+printf '%s\n' "$!" >"$process"

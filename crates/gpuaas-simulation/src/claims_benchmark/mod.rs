@@ -123,7 +123,7 @@ pub async fn measure(args: BenchClaimsArgs) -> Result<ClaimsReport, Failure> {
 async fn measure_on(args: &BenchClaimsArgs, url: String) -> Result<ClaimsReport, Failure> {
     let key = MasterKey::from_bytes([7; 32]);
     let store = Store::open(&url, key).await.map_err(store_failure)?;
-    let fleet = slice_fleet::make(&store, RealClock.now(), args.nodes, false).await?;
+    let fleet = slice_fleet::make(&store, RealClock.now(), args.nodes, None).await?;
     let base = claim_base(&store, &fleet, args.seed).await.map_err(store_failure)?;
     let slots = fleet.slots;
     let ledger = Arc::new(Ledger::new(fleet));
