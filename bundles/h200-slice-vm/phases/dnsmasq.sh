@@ -11,6 +11,9 @@ set -euo pipefail
 source "$GPUAAS_LIB"
 
 conf=/etc/dnsmasq.d/gpu_subnet.conf
+# The agent writes a file there for each slot that it leases: its guest's MAC address, and the address of the
+# slot. dnsmasq reads it at once, and finds the lease of an earlier guest no obstacle, as long as that had the MAC.
+hosts=/var/lib/gpuaas/dhcp-hosts
 drop_in=/etc/systemd/system/dnsmasq.service.d/10-gpuaas-slice.conf
 gateway=${GPUAAS_SLICE_GATEWAY%/*}
 bounds=$(subnet_bounds "$GPUAAS_SLICE_GUEST_SUBNET")
@@ -31,6 +34,7 @@ upstream() {
 }
 
 upstream=$(upstream)
+if ! dry; then mkdir -p -- "$(at "$hosts")"; fi
 place "$conf" 0644 <<CONF
 # Written by ${GPUAAS_BUNDLE%@*}.
 interface=$GPUAAS_SLICE_BRIDGE
@@ -38,6 +42,7 @@ except-interface=lo
 bind-interfaces
 $upstream
 dhcp-authoritative
+dhcp-hostsdir=$hosts
 dhcp-range=$GPUAAS_SLICE_DHCP_FIRST,$GPUAAS_SLICE_DHCP_LAST,$netmask,12h
 dhcp-option=option:router,$gateway
 dhcp-option=option:dns-server,$gateway

@@ -89,7 +89,7 @@ pub fn presets() -> Vec<ProfilePreset> {
             "h200-slices",
             "H200 servers whose GPUs go to virtual machines: not active without eight H200 and eight \
              ports",
-            h200("h200-slice-vm@1.3.0"),
+            h200("h200-slice-vm@1.4.0"),
         ),
         preset(
             "h200-roce",

@@ -460,7 +460,7 @@ mod tests {
         let other = of_host("j22u15", "h200-ib@1.1.0", &site, &synced);
         assert_eq!(other, (Some("0".to_owned()), false));
         // A slice host hands it on to the bundle that it requires.
-        let slices = of_host("j22u11", "h200-slice-vm@1.3.0", &site, &plain).0;
+        let slices = of_host("j22u11", "h200-slice-vm@1.4.0", &site, &plain).0;
         assert_eq!(slices, Some("1".to_owned()));
     }
 }

@@ -10,7 +10,7 @@ use maas_sim::{SimOptions, ZERO};
 
 fn for_slices() -> ProfileSpec {
     ProfileSpec {
-        site_bootstrap_bundle_ref: "h200-slice-vm@1.3.0".to_owned(),
+        site_bootstrap_bundle_ref: "h200-slice-vm@1.4.0".to_owned(),
         kernel_arguments: "hugepages=64 iommu=pt".to_owned(),
         ..ProfileSpec::default()
     }

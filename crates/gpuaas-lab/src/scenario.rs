@@ -127,7 +127,7 @@ pub struct Scenario {
 pub const IMAGE_EXPERIMENT: &str = "image-experiment";
 
 /// What makes the hosts of a lab slice hosts.
-const BUNDLE: &str = "h200-slice-vm@1.3.0";
+const BUNDLE: &str = "h200-slice-vm@1.4.0";
 
 const ACTIVE: ExpectedEnd = ExpectedEnd {
     on: MachineSelector::All,

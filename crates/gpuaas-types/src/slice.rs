@@ -282,7 +282,7 @@ pub struct SliceDrive {
     pub controller: Option<String>,
 }
 
-/// What cloud-init reads in a guest, as its data source NoCloud has it.
+/// What cloud-init reads in a guest, as its data source NoCloud has it, and the address that is kept for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SliceSeed {
@@ -292,6 +292,10 @@ pub struct SliceSeed {
     pub user_data: String,
     /// Content of the file `network-config`.
     pub network_config: String,
+    /// MAC address and IPv4 address of the guest in the slice network, as dnsmasq's option `dhcp-host` has
+    /// them: `02:00:00:00:00:03,10.100.0.13`; empty: it takes any address that is free.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub dhcp_host: String,
 }
 
 /// A part of a launch or a release, for the agent of the host.

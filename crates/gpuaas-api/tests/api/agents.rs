@@ -425,7 +425,7 @@ async fn phases_of_a_bundle_go_to_the_history() {
 async fn a_node_may_be_active_and_not_ready_for_slices() {
     let rig = Rig::with_site().await;
     let spec =
-        json!({ "name": "slice", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.3.0" } });
+        json!({ "name": "slice", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.4.0" } });
     rig.post("/api/v1/profiles", spec).await.ok();
     let asked = json!({ "hostname": "j22u11", "site": "lab", "profile": "slice" });
     let node: OnboardAccepted =

@@ -254,7 +254,7 @@ async fn a_value_of_one_host_is_of_no_other() {
     refused(&patch(json!({ "-": first })).await, 400, "invalid_field");
     // A host's value for a bundle that its own requires has to reach it.
     let slices =
-        json!({ "name": "slices", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.3.0" } });
+        json!({ "name": "slices", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.4.0" } });
     rig.post("/api/v1/profiles", slices).await.ok();
     patch(json!({ "j22u11": ib(json!({ "gpu_count": "4" })) })).await.ok();
     let asked = refused(
@@ -262,7 +262,7 @@ async fn a_value_of_one_host_is_of_no_other() {
         422,
         "bundle_input_not_passed_on",
     );
-    assert!(asked["detail"].as_str().unwrap().contains("h200-slice-vm@1.3.0"), "{asked}");
+    assert!(asked["detail"].as_str().unwrap().contains("h200-slice-vm@1.4.0"), "{asked}");
     patch(json!({ "j22u11": ib(json!({ "fabric_links": "8" })) })).await.ok();
     assert_eq!(rig.post("/api/v1/nodes", onboard("slices")).await.status, 202);
 }

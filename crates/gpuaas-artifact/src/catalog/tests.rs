@@ -67,9 +67,9 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
     for name in ["h200-ib@", "h200-slice-vm@", "site-base@", "validate-base@", "validate-h200@"] {
         assert!(names.iter().any(|one| one.starts_with(name)), "{names:?}");
     }
-    let pins = fixture.catalog.pins("h200-slice-vm@1.3.0").unwrap();
+    let pins = fixture.catalog.pins("h200-slice-vm@1.4.0").unwrap();
     let order: Vec<&str> = pins.iter().map(|pin| pin.bundle.as_str()).collect();
-    assert_eq!(order, ["h200-ib@1.1.0", "h200-slice-vm@1.3.0"]);
+    assert_eq!(order, ["h200-ib@1.1.0", "h200-slice-vm@1.4.0"]);
     let set = inputs(&[("fabric_subnet", "10.9.0.0/16")]);
     let delivery =
         fixture.catalog.delivery(&pins, set.clone(), Inputs::new(), &[], NOW).unwrap().unwrap();
@@ -101,7 +101,7 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
 fn bare_metal_is_asked_for_its_gpus_and_a_slice_host_for_its_fabric() {
     let fixture = Fixture::new();
     let pins = |reference| fixture.catalog.pins(reference).unwrap();
-    let (metal, slices) = (pins("h200-ib@1.1.0"), pins("h200-slice-vm@1.3.0"));
+    let (metal, slices) = (pins("h200-ib@1.1.0"), pins("h200-slice-vm@1.4.0"));
     assert!(!fixture.catalog.has_gate(&metal, Gate::SliceReady));
     assert!(fixture.catalog.has_gate(&slices, Gate::SliceReady));
     let asked = |pins: &[BundlePin], pairs, gate| {
@@ -249,7 +249,7 @@ fn a_signature_that_does_not_count_any_more_stops_a_delivery() {
 #[test]
 fn what_a_gate_asks_follows_the_inputs_down_to_what_is_required() {
     let fixture = Fixture::new();
-    let pins = fixture.catalog.pins("h200-slice-vm@1.3.0").unwrap();
+    let pins = fixture.catalog.pins("h200-slice-vm@1.4.0").unwrap();
     let asked = |pairs: &[(&str, &str)]| {
         let checks = fixture.catalog.gate_checks(&pins, &inputs(pairs), Gate::Telemetry).unwrap();
         checks
@@ -295,7 +295,7 @@ fn bundles_that_require_each_other_are_named() {
 #[test]
 fn values_for_a_required_bundle_reach_it_where_they_are_handed_on() {
     let fixture = Fixture::new();
-    let slices = fixture.catalog.pins("h200-slice-vm@1.3.0").unwrap();
+    let slices = fixture.catalog.pins("h200-slice-vm@1.4.0").unwrap();
     let set = |bundle: &str, pairs| (bundle.to_owned(), inputs(pairs));
     let both = BTreeMap::from([
         set(

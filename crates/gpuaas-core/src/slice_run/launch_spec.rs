@@ -49,9 +49,11 @@ pub fn launch_spec(
     (image, user_data): (&str, &str),
 ) -> Result<SliceLaunchSpec, SliceLaunchFault> {
     let plan = DomainPlan::new(&DomainRequest { claim_id, slots, topology }, policy)?;
+    let first = slots.iter().find(|slot| slot.mac == plan.mac);
+    let address = first.and_then(|slot| slot.private_ip.as_deref());
     Ok(SliceLaunchSpec {
         image: image.to_owned(),
-        seed: seed(claim_id, &plan.mac, user_data),
+        seed: seed(claim_id, (&plan.mac, address), user_data),
         domain_xml: plan.xml(policy),
         devices: slots.iter().map(|slot| devices(slot, topology, policy)).collect(),
         mac: plan.mac,
@@ -146,8 +148,8 @@ fn identity(address: &str, topology: &HostTopology) -> Option<FabricIdentity> {
 }
 
 /// A seed for the data source NoCloud: the guest is named after its claim, and has its address from the
-/// host.
-fn seed(claim_id: ClaimId, mac: &str, user_data: &str) -> SliceSeed {
+/// host, which keeps it for the slot.
+fn seed(claim_id: ClaimId, (mac, address): (&str, Option<&str>), user_data: &str) -> SliceSeed {
     let user_data = match user_data.trim() {
         "" => "#cloud-config\n{}\n".to_owned(),
         _ => user_data.to_owned(),
@@ -158,5 +160,6 @@ fn seed(claim_id: ClaimId, mac: &str, user_data: &str) -> SliceSeed {
         network_config: format!(
             "version: 2\nethernets:\n  slice:\n    match: {{macaddress: \"{mac}\"}}\n    dhcp4: true\n"
         ),
+        dhcp_host: address.map(|address| format!("{mac},{address}")).unwrap_or_default(),
     }
 }

@@ -20,6 +20,7 @@ here() {
 }
 case $verb in
     start)
+        cp -- "$root"/var/lib/gpuaas/dhcp-hosts/* /var/lib/gpuaas/dhcp-hosts/
         here >"${document%.xml}.here"
         libvirt define --validate "${document%.xml}.here"
         libvirt start "$claim"

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
@@ -40,6 +41,8 @@ const ERASE_SECONDS: u64 = 3600;
 const NO_DOMAIN: [&str; 2] = ["failed to get domain", "Domain not found"];
 /// Addresses that the host's DHCP server gave away.
 const LEASES: &str = "var/lib/misc/dnsmasq.leases";
+/// Addresses that it keeps for guests, a file for each (`dhcp-hostsdir` of dnsmasq(8); the bundle's dnsmasq.sh).
+const DHCP_HOSTS: &str = "var/lib/gpuaas/dhcp-hosts";
 /// Seed of a guest, and the mark that it is written.
 const SEED: &str = "seed.img";
 const PREPARED: &str = "prepared";
@@ -155,6 +158,25 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, SliceHostError> {
     let ended = tokio::task::spawn_blocking(work).await;
     ended.map_err(|error| SliceHostError::new("internal", error.to_string()))?
+}
+
+/// Has dnsmasq keep an address for the guest of a MAC address. It reads the file once it is there, and keeps
+/// both for each other from then on: they are the slot's, whoever has it.
+fn keep_address(root: &HostRoot, dhcp_host: &str) -> Result<(), SliceHostError> {
+    if dhcp_host.is_empty() {
+        return Ok(());
+    }
+    let (mac, address) = dhcp_host.split_once(',').unwrap_or_default();
+    let bytes: Vec<&str> = mac.split(':').collect();
+    let hex = |byte: &&str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
+    if bytes.len() != 6 || !bytes.iter().all(hex) || address.parse::<Ipv4Addr>().is_err() {
+        let message = format!("{dhcp_host:?} is not `MAC,ADDRESS`");
+        return Err(SliceHostError::new("seed_invalid", message));
+    }
+    let file = root.join(DHCP_HOSTS).join(bytes.join("-"));
+    // dnsmasq is another user.
+    let kept = atomic_file::replace_with_mode(&file, format!("{dhcp_host}\n").as_bytes(), 0o644);
+    kept.map_err(|error| unwritable(DHCP_HOSTS, &error))
 }
 
 #[async_trait]
@@ -357,6 +379,7 @@ impl SliceHost for LiveSliceHost<'_> {
         let here = self.folder(claim);
         let (meta, user, network) = ("meta-data", "user-data", "network-config");
         fs::create_dir_all(&here).map_err(|error| unwritable(&folder, &error))?;
+        keep_address(&self.root, &seed.dhcp_host)?;
         let vendor_data = match GuestCallSettings::read(&self.root)? {
             Some(settings) => guest_call::expect_call(&here, claim, &settings)?,
             None => NO_VENDOR_DATA.to_owned(),

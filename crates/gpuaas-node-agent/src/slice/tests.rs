@@ -41,7 +41,10 @@ pub(super) fn task(action: SliceAction) -> SliceTask {
         }],
         domain_xml: format!("<domain><uuid>{}</uuid></domain>", claim_id()),
         image: "debian-13.raw".to_owned(),
-        seed: Some(SliceSeed::default()),
+        seed: Some(SliceSeed {
+            dhcp_host: "02:00:00:00:00:03,10.100.0.13".to_owned(),
+            ..SliceSeed::default()
+        }),
         mac: "02:00:00:00:00:03".to_owned(),
         partition: None,
         guest_timeout_seconds: None,
@@ -291,6 +294,22 @@ async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
     assert_eq!(refused.code, "host_not_live");
 }
 
+#[tokio::test]
+async fn a_line_for_dnsmasq_is_an_address_or_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = write_host(dir.path());
+    for line in
+        ["02:00:00:00:00:03", "../../etc:x,10.100.0.13", "02:00:00:00:00:03,10.100.0.13\nset:x"]
+    {
+        let mut task = task(SliceAction::Prepare);
+        line.clone_into(&mut task.seed.as_mut().unwrap().dhcp_host);
+        "/dev/nvme0n1".clone_into(&mut task.devices[0].drive.as_mut().unwrap().path);
+        let refused = run(&host, &GuestCallListener::default(), &task).await;
+        assert_eq!(refused.code, "seed_invalid", "{line}: {}", refused.message);
+    }
+    assert!(!dir.path().join("root/var/lib/gpuaas/dhcp-hosts").exists());
+}
+
 /// What is answered to a request of a guest; the first words of it.
 async fn answer_to(root: &std::path::Path, request: &str) -> String {
     let port = std::fs::read_to_string(root.join(EMULATED_PORT_FILE)).unwrap();
@@ -338,6 +357,8 @@ async fn a_guest_is_ready_once_it_called_with_its_own_token_and_once_only() {
     for action in &LAUNCH[..4] {
         assert!(carry_out(&listener, *action).await.succeeded, "{action}");
     }
+    let kept = std::fs::read_to_string(root.join("var/lib/gpuaas/dhcp-hosts/02-00-00-00-00-03"));
+    assert_eq!(kept.unwrap(), "02:00:00:00:00:03,10.100.0.13\n");
     let path = called_path(&root);
     let post = |path: &str| format!("POST {path} HTTP/1.1\r\nContent-Length: 3\r\n\r\na=b");
     let (others, token) = path.rsplit_once('/').unwrap();

@@ -121,7 +121,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("bundle build", "gpuaas bundle build site-net"),
     ("bundle show", "gpuaas bundle show h200-ib@1.1.0"),
     ("bundle diff", "gpuaas bundle diff h200-ib@1.1.0 h200-ib"),
-    ("bundle render", "gpuaas bundle render h200-slice-vm@1.3.0"),
+    ("bundle render", "gpuaas bundle render h200-slice-vm@1.4.0"),
     ("bundle key", "gpuaas bundle key site-key.pem"),
     ("bundle publish", "gpuaas bundle publish site-net --key site-key.pem"),
     ("bundle pull", "gpuaas bundle pull https://registry.example/gpuaas/site-net:0.1.0"),

@@ -119,7 +119,7 @@ fn a_published_bundle_is_shown_and_compared_by_its_name() {
     assert!(differs.contains("~ version: \"0.1.0\" -> \"0.2.0\""), "{differs}");
     rig.bad("bundle show site-net@0.2.0", 3, "bundle_not_found");
     rig.bad("bundle show no-such-folder", 1, "file_unreadable");
-    assert!(rig.good("bundle render h200-slice-vm@1.3.0").contains("GPUAAS_SLICE_"));
+    assert!(rig.good("bundle render h200-slice-vm@1.4.0").contains("GPUAAS_SLICE_"));
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn busy_rig() -> Rig {
         to("webhook.secret")
     ));
     rig.add_site();
-    rig.good("profile add h200 --set site_bootstrap_bundle_ref=h200-slice-vm@1.3.0");
+    rig.good("profile add h200 --set site_bootstrap_bundle_ref=h200-slice-vm@1.4.0");
     let pass = rig.path("bmc.pass");
     rig.good("profile add missing --set distro_series=custom/missing");
     let onboard = |name: &str, profile: &str| {

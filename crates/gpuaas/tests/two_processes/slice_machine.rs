@@ -35,7 +35,7 @@ const BUNDLE_SECONDS: f64 = 600.0;
 const ORDER_SECONDS: u64 = 300;
 /// Seconds of the machine's own clock after which its guests, who take twice what everything before them
 /// does, and more, are left out: this machine is too slow for what is emulated twice.
-const MOST_SECONDS_BEFORE_GUESTS: u64 = 330;
+const MOST_SECONDS_BEFORE_GUESTS: u64 = 220;
 /// What the machine reaches this machine's control plane by.
 const FORWARDED: &str = "10.0.2.100:8443";
 /// Inputs that name what plays the GPUs and the fabric, and slots that fit the machine.

@@ -204,7 +204,7 @@ mod tests {
         let row = BROKEN.iter().find(|row| row.name == "guests are not masqueraded").unwrap();
         let right = ("slice_ready", "masquerade of 10.100.0.0/24");
         let seen = "no rule masquerades 10.100.0.0/24";
-        let reason = "host setup incomplete: h200-slice-vm@1.3.0 is not in effect";
+        let reason = "host setup incomplete: h200-slice-vm@1.4.0 is not in effect";
         assert!(compare(row.red, &red(&[(right.0, right.1, reason, seen)])).is_empty());
         assert_eq!(compare(row.red, &red(&[])).len(), 1);
         let other = "host baseline incomplete";

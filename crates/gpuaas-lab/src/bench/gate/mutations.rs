@@ -61,11 +61,11 @@ use HostChange::{Byte, Cut, Link, Play, Remove, Replace, Tags, Write};
 /// Of the bundle that the others require.
 const BASELINE: &str = "host baseline incomplete: h200-ib@1.1.0";
 /// Of the slice host's own bundle.
-const SETUP: &str = "host setup incomplete: h200-slice-vm@1.3.0";
+const SETUP: &str = "host setup incomplete: h200-slice-vm@1.4.0";
 /// Of the agent itself.
 pub(super) const AGENT: &str = "agent fault";
 /// Of a marker: the slice host asks for it, and it is the baseline's.
-const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.3.0";
+const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.4.0";
 
 const fn slice(check: &'static str, reason: &'static str, seen: &'static str) -> ExpectedRed {
     ExpectedRed { gate: Gate::SliceReady, check, reason, seen }

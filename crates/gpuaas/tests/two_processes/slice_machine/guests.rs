@@ -100,6 +100,9 @@ fn seen_from_outside(machine: &mut Machine, index: usize, id: &Value, slot: &Val
     let mut wanted = groups.map(|group| format!("/dev/vfio/{group}"));
     wanted.sort();
     assert_eq!(held, wanted, "{said}");
+    let leases = machine.order("cat /var/lib/misc/dnsmasq.leases");
+    let lease = format!(" {} {} ", text(&slot["mac"]), text(&slot["private_ip"]));
+    assert!(leases.contains(&lease), "{lease}: {leases}");
 }
 
 /// The tenant's own report: its slot's functions on the node of its processor, and nothing of its neighbour;
