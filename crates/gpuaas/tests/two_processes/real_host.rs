@@ -133,7 +133,7 @@ fn a_real_host_is_looked_after() {
     bundles_run_again_with_their_secret(&rig, &host);
     packages_are_updated(&rig, &host);
     what_a_person_needs_is_collected(&rig);
-    a_debian_is_leased_and_taken_back(&host);
+    println!("{}", a_debian_is_leased_and_taken_back(&host));
     another_agent_takes_the_place_of_the_one(&mut rig, &host);
     // A region that is killed leaves no host behind.
     drop(rig);
@@ -273,10 +273,11 @@ fn what_a_person_needs_is_collected(rig: &Rig) {
 /// The control plane comes back with another agent; systemd starts it in the place of the one.
 /// The host's libvirt runs it at the host's bridge, with an address of the host's dnsmasq, as the bundle made
 /// them. Its cloud-init is that of its package. What a container cannot have is played, as the benchmark says.
-fn a_debian_is_leased_and_taken_back(host: &Inside) {
+/// Answers the seconds of its parts.
+fn a_debian_is_leased_and_taken_back(host: &Inside) -> String {
     let image = match kept_guest() {
         Ok(image) => image,
-        Err(why) => return println!("skipped: a guest: {why}"),
+        Err(why) => return format!("skipped: the guest: {why}"),
     };
     for (file, name) in
         [(image.as_path(), "guest.raw"), (gpuaas().get_program().as_ref(), "gpuaas")]
@@ -299,8 +300,8 @@ fn a_debian_is_leased_and_taken_back(host: &Inside) {
     let lease = host.good("cat /var/lib/misc/dnsmasq.leases");
     assert!(lease.lines().count() == 1 && lease.contains(" 10.100.0.10 "), "{lease}");
     assert_eq!(host.good("virsh list --all --name; ovs-vsctl list-ports ovsbr0"), "");
-    println!("a Debian was leased by libvirt: {}", report["launch_parts_seconds"]);
     host.good("rm /var/tmp/guest.raw /var/tmp/gpuaas");
+    format!("a Debian was leased by libvirt: {}", report["launch_parts_seconds"])
 }
 
 /// The disk of a tenant that `cargo xtask vm --guest --image-only` makes; an error says what is missing.
