@@ -20,6 +20,7 @@ here() {
 }
 case $verb in
     start)
+        # What the agent keeps is below the folder of the played host, where this machine's dnsmasq does not look.
         cp -- "$root"/var/lib/gpuaas/dhcp-hosts/* /var/lib/gpuaas/dhcp-hosts/
         here >"${document%.xml}.here"
         libvirt define --validate "${document%.xml}.here"

@@ -270,7 +270,6 @@ fn what_a_person_needs_is_collected(rig: &Rig) {
     assert!(names.contains("dnsmasq.service"), "{names}");
 }
 
-/// The control plane comes back with another agent; systemd starts it in the place of the one.
 /// The host's libvirt runs it at the host's bridge, with an address of the host's dnsmasq, as the bundle made
 /// them. Its cloud-init is that of its package. What a container cannot have is played, as the benchmark says.
 /// Answers the seconds of its parts.
@@ -313,6 +312,7 @@ fn kept_guest() -> Result<PathBuf, String> {
     if image.is_file() { Ok(image) } else { Err(format!("there is no {}", image.display())) }
 }
 
+/// The control plane comes back with another agent; systemd starts it in the place of the one.
 fn another_agent_takes_the_place_of_the_one(rig: &mut Rig, host: &Inside) {
     let place = "/usr/local/bin/gpuaas-node-agent";
     let before = host.good("systemctl show --property MainPID gpuaas-node-agent.service");
