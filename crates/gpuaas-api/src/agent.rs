@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use futures::FutureExt as _;
 use gpuaas_bundle::Envelope;
 use gpuaas_bundle::order::FOREIGN_TASK_CODES;
 use gpuaas_identity::server::{Held, MayHold};
@@ -204,7 +205,7 @@ pub(crate) async fn tasks(
     let end = ctx.task_signals().end(wait);
     let waiting = wait_for_tasks(ctx, agent, permit, signal, end);
     match may_hold {
-        Some(_) => Ok(Held::response(async move { waiting.await.into_response() })),
+        Some(_) => Ok(Held::response(waiting.map(IntoResponse::into_response))),
         None => waiting.await,
     }
 }

@@ -6,6 +6,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use futures::FutureExt as _;
 use gpuaas_core::run_times::{RUN_TIME_BOUNDS, RunTime};
 use gpuaas_engine::site::SiteUsage;
 use gpuaas_engine::{Clock as _, RealClock};
@@ -229,11 +230,8 @@ pub(crate) async fn count(State(ctx): State<Ctx>, request: Request, next: Next) 
         ctx.request_metrics().note(&method, route, response.status().as_u16(), seconds);
     };
     if Held::is_in(&response) {
-        Held::wrap(&mut response, |later| async move {
-            let response = later.await;
-            note(&response);
-            response
-        });
+        // Not an async block, which would keep what it was given twice.
+        Held::wrap(&mut response, |later| later.inspect(note));
     } else {
         note(&response);
     }

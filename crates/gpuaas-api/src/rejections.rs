@@ -5,6 +5,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
+use futures::FutureExt as _;
 use gpuaas_identity::server::Held;
 use gpuaas_identity::{Peer, PeerCertificate};
 use gpuaas_store::{NewAuditEntry, RequestOrigin, sha256, with_origin};
@@ -101,7 +102,9 @@ pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) 
     if Held::is_in(&response) {
         let ctx = ctx.clone();
         Held::wrap(&mut response, |later| {
-            with_origin(origin, async move { audited(&ctx, &client, later.await).await })
+            let audited =
+                move |response| Box::pin(async move { audited(&ctx, &client, response).await });
+            with_origin(origin, later.then(audited))
         });
     } else {
         response = with_origin(origin, audited(&ctx, &client, response)).await;

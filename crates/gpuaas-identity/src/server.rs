@@ -302,7 +302,7 @@ impl Shared {
                     (answered, _) => answered.unwrap_or_default(),
                 };
                 if let Some(later) = Held::take_from(&mut response) {
-                    *taken.lock() = Some(HeldRequest::new(later, response, open));
+                    *taken.lock() = Some(HeldRequest::new(later, &response, open));
                     return std::future::pending().await;
                 }
                 Ok::<_, Infallible>(response.map(|body| ResponseBody::new(body, open)))

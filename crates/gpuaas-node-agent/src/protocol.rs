@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use gpuaas_bundle::Envelope;
 use gpuaas_types::agent::{
-    BootstrapProgress, BundlePhase, EnrollRequest, EnrollResponse, Gates, HeartbeatRequest,
-    HeartbeatResponse, NodeCertificate, RenewRequest, TaskBatch, TaskResult,
+    BootstrapProgress, BundlePhase, EnrollRequest, EnrollResponse, Gates,
+    HEARTBEAT_INTERVAL_SECONDS, HeartbeatRequest, HeartbeatResponse, NodeCertificate, RenewRequest,
+    TaskBatch, TaskResult,
 };
 use gpuaas_types::{Problem, RunId, TaskId};
 use reqwest::{Certificate, Client, RequestBuilder, Response};
@@ -29,6 +30,8 @@ const FETCH_SECONDS: u64 = 900;
 /// Connections that an agent keeps between two calls: polls and heartbeats take turns on one, and what
 /// a report opens beside it is not kept.
 const IDLE_CONNECTIONS: usize = 1;
+/// Seconds for which such a connection is kept beyond the time from one heartbeat to the next.
+const IDLE_EXTRA_SECONDS: u64 = 5;
 /// Largest response that is read, in bytes; downloads apart.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
@@ -97,11 +100,13 @@ fn build(
         Some(pem) => Certificate::from_pem_bundle(pem).map_err(setup)?,
         None => Vec::new(),
     };
+    let idle_seconds = u64::from(HEARTBEAT_INTERVAL_SECONDS) + IDLE_EXTRA_SECONDS;
     let builder = Client::builder()
         .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
         .redirect(reqwest::redirect::Policy::none())
         .local_address(local_address)
         .pool_max_idle_per_host(idle_connections)
+        .pool_idle_timeout(Duration::from_secs(idle_seconds))
         .user_agent(concat!("gpuaas-node-agent/", env!("CARGO_PKG_VERSION")));
     let builder = if system_roots {
         builder.tls_certs_merge(certificates)

@@ -15,7 +15,7 @@ use std::task::{Poll, ready};
 
 use axum::body::Body;
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use axum::http::{Method, Version};
+use axum::http::{HeaderName, HeaderValue, Method, Version};
 use axum::response::Response;
 use hyper::Request;
 use hyper::body::{Body as _, Incoming};
@@ -85,15 +85,18 @@ pub(super) fn may_hold(request: &Request<Incoming>) -> bool {
 /// A request that is held.
 pub(super) struct HeldRequest {
     later: LaterResponse,
-    /// What layers made of the answer that stands for it.
-    stand_in: Response<()>,
+    /// Headers that layers gave the answer that stands for it. A map of them, and the rest of that
+    /// answer, would be kept for as long.
+    headers: Box<[(HeaderName, HeaderValue)]>,
     _open: OpenRequest,
 }
 
 impl HeldRequest {
-    pub(super) fn new(later: LaterResponse, stand_in: Response, open: OpenRequest) -> Self {
-        let stand_in = stand_in.map(|_| ());
-        Self { later, stand_in, _open: open }
+    pub(super) fn new(later: LaterResponse, stand_in: &Response, open: OpenRequest) -> Self {
+        let of_body = |name: &HeaderName| [CONTENT_LENGTH, TRANSFER_ENCODING].contains(name);
+        let headers = stand_in.headers().iter().filter(|(name, _)| !of_body(name));
+        let headers = headers.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Self { later, headers, _open: open }
     }
 
     /// Waits for the answer; none where the client is gone before.
@@ -105,10 +108,9 @@ impl HeldRequest {
             response = self.later.as_mut() => response,
             () = client_gone(stream) => return None,
         };
-        for (name, value) in self.stand_in.headers() {
-            let of_body = [CONTENT_LENGTH, TRANSFER_ENCODING].contains(name);
-            if !of_body && !response.headers().contains_key(name) {
-                response.headers_mut().insert(name, value.clone());
+        for (name, value) in self.headers {
+            if !response.headers().contains_key(&name) {
+                response.headers_mut().insert(name, value);
             }
         }
         Some(response)
