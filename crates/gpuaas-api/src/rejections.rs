@@ -102,6 +102,7 @@ pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) 
     if Held::is_in(&response) {
         let ctx = ctx.clone();
         Held::wrap(&mut response, |later| {
+            // In a box that is made when the answer is there: nothing of it waits with the request.
             let audited =
                 move |response| Box::pin(async move { audited(&ctx, &client, response).await });
             with_origin(origin, later.then(audited))

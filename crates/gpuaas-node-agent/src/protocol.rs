@@ -27,8 +27,8 @@ const CONNECT_SECONDS: u64 = 5;
 const CALL_SECONDS: u64 = 20;
 /// Longest time of a download, in seconds: a bundle of many megabytes over a slow link.
 const FETCH_SECONDS: u64 = 900;
-/// Connections that an agent keeps between two calls: polls and heartbeats take turns on one, and what
-/// a report opens beside it is not kept.
+/// Connections that an agent keeps between two calls: polls and heartbeats take turns on one. While a
+/// poll has it, what a report opened beside it is the one that is kept.
 const IDLE_CONNECTIONS: usize = 1;
 /// Seconds for which such a connection is kept beyond the time from one heartbeat to the next.
 const IDLE_EXTRA_SECONDS: u64 = 5;
