@@ -37,11 +37,11 @@ pub(crate) async fn explain(
 ) -> ApiResult<Json<Explanation>> {
     let id = find_node(&ctx, &text).await?;
     let listed = ctx.store.listed_node(id).await?;
-    Ok(Json(explain_node(&ctx, listed).await?))
+    Ok(Json(explain_node(&ctx, &listed).await?))
 }
 
 /// The explanation of one node.
-pub(crate) async fn explain_node(ctx: &Ctx, listed: ListedNode) -> ApiResult<Explanation> {
+pub(crate) async fn explain_node(ctx: &Ctx, listed: &ListedNode) -> ApiResult<Explanation> {
     let mut facts = Facts::default();
     if let Some(run) = &listed.run {
         facts.steps = ctx.store.spans(run.id).await?;

@@ -135,7 +135,7 @@ pub(crate) async fn change(
         HardwareChange { node_id: id, hardware, bmc_password, site_id, report, line, audit };
     ctx.store.change_hardware(now, change).await?;
     let changed = ctx.store.listed_node(id).await?;
-    Ok(Json(KnownFacts::of_node(&ctx, id).await?.view(&ctx, changed, Vec::new())))
+    Ok(Json(KnownFacts::of_node(&ctx, id).await?.view(&ctx, &changed, Vec::new())))
 }
 
 /// What is known of the machine, with the corrections.

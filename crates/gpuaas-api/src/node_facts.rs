@@ -57,13 +57,13 @@ impl KnownFacts {
     pub(crate) fn view(
         &self,
         ctx: &Ctx,
-        listed: ListedNode,
+        listed: &ListedNode,
         timeline: Vec<TimelineEvent>,
     ) -> NodeView {
         let now = ctx.now();
-        let (node, run, said_at) = (listed.node.clone(), listed.run.clone(), listed.maas_status_at);
-        let allowed_silence_seconds = self.allowed_silence_seconds(ctx, &node);
-        let gates = self.gates(ctx, &node, allowed_silence_seconds);
+        let ListedNode { node, run, maas_status_at: said_at, .. } = listed;
+        let allowed_silence_seconds = self.allowed_silence_seconds(ctx, node);
+        let gates = self.gates(ctx, node, allowed_silence_seconds);
         let drift = self.drift.get(&node.id).cloned().unwrap_or_default();
         let view = node_view(listed, timeline, now);
         let open = run.as_ref().filter(|run| run.status.is_open());
@@ -83,11 +83,11 @@ impl KnownFacts {
                     park: run.park.as_ref(),
                     wait: run.wait.as_ref(),
                 }),
-                connectivity: connectivity_of(&node, now),
+                connectivity: connectivity_of(node, now),
                 heartbeat_at: node.heartbeat_at,
                 allowed_silence_seconds,
                 troubles: &node.agent.troubles,
-                certificate: self.certificate(ctx, &node),
+                certificate: self.certificate(ctx, node),
                 gates: &gates,
                 drift: &drift,
                 control: self.control.get(&node.site_id),

@@ -57,7 +57,7 @@ fn domain_name(text: &str) -> Option<(&str, &str)> {
 
 /// A node as its row says; gates, differences and problems are not filled in.
 pub(crate) fn node_view(
-    listed: ListedNode,
+    listed: &ListedNode,
     timeline: Vec<TimelineEvent>,
     now: Timestamp,
 ) -> NodeView {
@@ -65,22 +65,22 @@ pub(crate) fn node_view(
     let open = run.as_ref().filter(|run| run.status.is_open());
     let wait = open.and_then(|run| run.wait.clone());
     let park = open.and_then(|run| run.park.clone());
-    let park = park.map(|park| named_in(park, &site, &profile));
+    let park = park.map(|park| named_in(park, site, profile));
     let mark = open.and_then(|run| mark(run, now));
     let waiting_for = open.map(|run| match (&park, &wait) {
         (Some(park), _) => park.text.clone(),
         (None, Some(wait)) => wait.text.clone(),
         (None, None) => format!("the control plane, at step {}", run.step),
     });
-    let turn = || batch.map(|name| format!("its turn in batch {name}"));
+    let turn = || batch.as_ref().map(|name| format!("its turn in batch {name}"));
     let unbegun = run.is_none() && node.state == NodeState::Registered;
     let waiting_for = waiting_for.or_else(|| if unbegun { turn() } else { None });
-    let connectivity = connectivity_of(&node, now);
+    let connectivity = connectivity_of(node, now);
     NodeView {
         id: node.id,
-        hostname: node.hostname,
-        site,
-        profile,
+        hostname: node.hostname.clone(),
+        site: site.clone(),
+        profile: profile.clone(),
         state: node.state,
         run: run.as_ref().map(|run| RunSummary {
             id: run.id,
@@ -97,7 +97,7 @@ pub(crate) fn node_view(
         problems: Vec::new(),
         connectivity,
         maas: MaasView {
-            system_id: node.system_id,
+            system_id: node.system_id.clone(),
             status_name: maas_status.map(|number| maas_status::label(number).to_owned()),
             observed_seconds_ago: maas_status_at.map(|at| now.seconds_since(at).max(0.0)),
         },

@@ -152,26 +152,10 @@ async fn plan(
 
 /// Names the node that is in the way, its state and its run.
 async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
-    let all = match ctx
-        .store
-        .list_nodes(NodeFilter { site_id: Some(wanted.site_id), ..NodeFilter::default() })
-        .await
-    {
-        Ok(all) => all,
+    let there = match node_in_the_way(ctx, wanted).await {
+        Ok(Some(there)) => there,
+        Ok(None) => return problem(ProblemCode::NodeExists).with_detail(detail).into(),
         Err(error) => return error.into(),
-    };
-    let same_bmc = |node: &ListedNode| {
-        wanted.hardware.bmc_address.is_some()
-            && node.node.hardware.bmc_address == wanted.hardware.bmc_address
-    };
-    let live = |node: &&ListedNode| is_live(node.node.state);
-    let there = all
-        .iter()
-        .filter(live)
-        .find(|node| node.node.hostname == wanted.hostname)
-        .or_else(|| all.iter().filter(live).find(|node| same_bmc(node)));
-    let Some(there) = there else {
-        return problem(ProblemCode::NodeExists).with_detail(detail).into();
     };
     let hostname = &there.node.hostname;
     let run = there.run.as_ref().map_or_else(String::new, |run| {
@@ -190,6 +174,22 @@ async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
         ),
     };
     problem(ProblemCode::NodeExists).with_detail(format!("{detail}{run}")).with_hint(hint).into()
+}
+
+/// The live node of the same site that has the hostname, else the one that has the BMC's address.
+async fn node_in_the_way(ctx: &Ctx, wanted: &NewNode) -> Result<Option<ListedNode>, StoreError> {
+    let bmc_address = wanted.hardware.bmc_address.as_deref();
+    for text in [Some(&*wanted.hostname), bmc_address].into_iter().flatten() {
+        let found = ctx.store.find_nodes(text).await?;
+        let there = found.iter().find(|node| {
+            let same = node.hostname == text || node.hardware.bmc_address.as_deref() == Some(text);
+            same && node.site_id == wanted.site_id && is_live(node.state)
+        });
+        if let Some(there) = there {
+            return ctx.store.listed_node(there.id).await.map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// Which nodes to list.
@@ -227,10 +227,14 @@ pub(crate) async fn list(
     let expression = list_filter(FilterList::Nodes, filter.filter.as_deref())?;
     let expression = expression.as_ref();
     let filter = NodeFilter { site_id, state, run_status, open: false, expression };
-    let mut nodes = ctx.store.nodes_page(filter, page.query()).await?;
-    let next = page.cut(&mut nodes, |listed| listed.node.id.to_string());
-    let known = KnownFacts::of_nodes(&ctx, &nodes).await?;
-    let items = nodes.into_iter().map(|node| known.view(&ctx, node, Vec::new())).collect();
+    let reading = async {
+        let mut nodes = ctx.store.nodes_page(filter, page.query()).await?;
+        let next = page.cut(&mut nodes, |listed| listed.node.id.to_string());
+        let known = KnownFacts::of_nodes(&ctx, &nodes).await?;
+        ApiResult::Ok((nodes, next, known))
+    };
+    let (nodes, next, known) = ctx.store.read_one_moment(reading).await??;
+    let items = nodes.iter().map(|node| known.view(&ctx, node, Vec::new())).collect();
     Ok(Json(List { items, next }))
 }
 
@@ -250,16 +254,20 @@ fn parse_enum<T: Copy>(
 
 /// `GET /api/v1/nodes/NODE`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<NodeView>> {
-    let id = find_node(&ctx, &text).await?;
-    let node = ctx.store.listed_node(id).await?;
-    let mut timeline = ctx.store.last_timeline_of_node(id, TIMELINE_LINES + 1).await?;
+    let reading = async {
+        let id = find_node(&ctx, &text).await?;
+        let node = ctx.store.listed_node(id).await?;
+        let timeline = ctx.store.last_timeline_of_node(id, TIMELINE_LINES + 1).await?;
+        let known = KnownFacts::of_node(&ctx, id).await?;
+        ApiResult::Ok((node, timeline, known))
+    };
+    let (node, mut timeline, known) = ctx.store.read_one_moment(reading).await??;
     let timeline_is_cut = i64::try_from(timeline.len()).is_ok_and(|lines| lines > TIMELINE_LINES);
     if timeline_is_cut {
         timeline.remove(0);
     }
     let timeline = timeline.into_iter().map(|row| row.event).collect();
-    let known = KnownFacts::of_node(&ctx, id).await?;
-    Ok(Json(NodeView { timeline_is_cut, ..known.view(&ctx, node, timeline) }))
+    Ok(Json(NodeView { timeline_is_cut, ..known.view(&ctx, &node, timeline) }))
 }
 
 /// `GET /api/v1/nodes/NODE/timeline?after=&limit=`: the oldest first. Whoever follows it asks for

@@ -248,7 +248,7 @@ fn plan(
     profile: &ProfileSpec,
     machine: Option<&MachineView>,
 ) -> RunPlan {
-    let seen = node_view(listed.clone(), Vec::new(), ctx.now());
+    let seen = node_view(listed, Vec::new(), ctx.now());
     let handoff = profile.release_mode == ReleaseMode::Handoff;
     let planned = |step: &Step| {
         let calls = if handoff { &[] } else { step.row().effects };

@@ -38,10 +38,10 @@ pub(crate) async fn list(
     let known = KnownFacts::of_nodes(&ctx, &nodes).await?;
     let now = ctx.now();
     let mut items = Vec::new();
-    for node in nodes {
-        let marked = node.run.as_ref().and_then(|run| Some((mark(run, now)?, run.clone())));
+    for node in &nodes {
+        let marked = node.run.as_ref().and_then(|run| Some((mark(run, now)?, run)));
         if let Some((mark, run)) = marked {
-            items.push(late(&ctx, node, mark, &run).await?);
+            items.push(late(&ctx, node, mark, run).await?);
         } else if let view = known.view(&ctx, node, Vec::new())
             && let Some(first) = view.problems.first().cloned()
         {
@@ -56,7 +56,12 @@ fn is_open(listed: &ListedNode) -> bool {
 }
 
 /// A node whose run is late or stopped.
-async fn late(ctx: &Ctx, node: ListedNode, mark: Lateness, run: &RunBrief) -> ApiResult<StuckNode> {
+async fn late(
+    ctx: &Ctx,
+    node: &ListedNode,
+    mark: Lateness,
+    run: &RunBrief,
+) -> ApiResult<StuckNode> {
     let said = explain::explain_node(ctx, node).await?;
     let of_wait = || advice_of_wait(run.wait.as_ref(), &said.node.hostname, &said.node.site).0;
     Ok(StuckNode {

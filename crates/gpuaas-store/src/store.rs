@@ -202,6 +202,18 @@ impl Store {
         Ok(conn.guarded(guard))
     }
 
+    /// Runs `work`, whose reads are for one answer: in an SQLite file all of them see one moment. It
+    /// writes nothing, and soon ends: meanwhile the file's log of writes grows.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`].
+    pub async fn read_one_moment<F: Future>(&self, work: F) -> Result<F::Output, StoreError> {
+        match &self.inner.db {
+            Db::Postgres { .. } => Ok(work.await),
+            Db::Sqlite { readers, .. } => readers.in_snapshot(work).await,
+        }
+    }
+
     /// Runs `work` in a transaction: all of it is kept, or, when it answers an error, nothing.
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where

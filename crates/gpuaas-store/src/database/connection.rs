@@ -448,8 +448,7 @@ impl Cols<'_> {
     where
         T::Err: std::fmt::Display,
     {
-        let text: String = self.next()?;
-        text.parse().map_err(|error| StoreError::corrupt("word", error))
+        self.opt_enum_str()?.ok_or_else(|| StoreError::corrupt("word", "it is missing"))
     }
 
     /// The next column, a word of an enumeration or null.
@@ -457,9 +456,13 @@ impl Cols<'_> {
     where
         T::Err: std::fmt::Display,
     {
-        let text: Option<String> = self.next()?;
-        text.map(|text| text.parse().map_err(|error| StoreError::corrupt("word", error)))
-            .transpose()
+        self.at += 1;
+        let word = match self.row {
+            Row::Postgres(row) => row.try_get::<Option<&str>, _>(self.at - 1)?,
+            Row::Sqlite(row) => row.text(self.at - 1)?,
+        };
+        let word = word.map(str::parse).transpose();
+        word.map_err(|error| StoreError::corrupt("word", error))
     }
 
     /// The next column, JSON.

@@ -5,12 +5,13 @@
 //! the writer's own thread (`writer`); a reader of a file in WAL mode waits
 //! for nobody.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::types::{FromSql, FromSqlError, ToSql, ToSqlOutput, Value, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -96,13 +97,14 @@ impl SqliteConnection {
         let mut statement = self.0.prepare_cached(sql)?;
         bind(&mut statement, args)?;
         let width = statement.column_count();
+        let mut read = SqliteRows { width, ..SqliteRows::default() };
         let mut rows = statement.raw_query();
-        let mut all = Vec::new();
         while let Some(row) = rows.next()? {
-            let values: rusqlite::Result<_> = (0..width).map(|column| row.get(column)).collect();
-            all.push(SqliteRow(values?));
+            for column in 0..width {
+                read.push(row.get_ref(column)?);
+            }
         }
-        Ok(all)
+        Ok(read.split())
     }
 
     /// Runs a statement; answers how many rows it changed.
@@ -147,23 +149,81 @@ impl ToSql for Val {
     }
 }
 
-/// A row, taken out of its statement.
-pub(crate) struct SqliteRow(Vec<Value>);
+/// Rows, taken out of their statement. What their columns hold is in one piece of memory: a page of
+/// nodes has thousands of texts.
+#[derive(Default)]
+struct SqliteRows {
+    width: usize,
+    cells: Vec<Cell>,
+    bytes: Vec<u8>,
+}
+
+/// What a column of a row holds.
+enum Cell {
+    Null,
+    Integer(i64),
+    Real(f64),
+    /// Where it is in the bytes of all rows.
+    Text(Range<usize>),
+    /// Where it is in the bytes of all rows.
+    Blob(Range<usize>),
+}
+
+impl SqliteRows {
+    fn push(&mut self, value: ValueRef<'_>) {
+        let cell = match value {
+            ValueRef::Null => Cell::Null,
+            ValueRef::Integer(value) => Cell::Integer(value),
+            ValueRef::Real(value) => Cell::Real(value),
+            ValueRef::Text(text) => Cell::Text(self.keep(text)),
+            ValueRef::Blob(blob) => Cell::Blob(self.keep(blob)),
+        };
+        self.cells.push(cell);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    fn split(self) -> Vec<SqliteRow> {
+        let (count, width) = (self.cells.len().checked_div(self.width).unwrap_or(0), self.width);
+        let rows = Arc::new(self);
+        (0..count).map(|n| SqliteRow { rows: Arc::clone(&rows), first: n * width }).collect()
+    }
+}
+
+/// One of the rows that a statement answered.
+pub(crate) struct SqliteRow {
+    rows: Arc<SqliteRows>,
+    /// Where its cells begin.
+    first: usize,
+}
 
 impl SqliteRow {
     /// The value in `column`, counted from 0.
     pub(crate) fn get<T: FromSql>(&self, column: usize) -> Result<T, StoreError> {
-        let value = self.0.get(column).ok_or_else(|| corrupt(column, FromSqlError::InvalidType))?;
-        T::column_result(value.into()).map_err(|error| corrupt(column, error))
+        T::column_result(self.value(column)?).map_err(|error| corrupt(column, error))
     }
 
     /// The text in `column`, counted from 0, or null.
     pub(crate) fn text(&self, column: usize) -> Result<Option<&str>, StoreError> {
-        match self.0.get(column) {
-            Some(Value::Text(text)) => Ok(Some(text)),
-            Some(Value::Null) => Ok(None),
-            _ => Err(corrupt(column, FromSqlError::InvalidType)),
-        }
+        self.value(column)?.as_str_or_null().map_err(|error| corrupt(column, error))
+    }
+
+    fn value(&self, column: usize) -> Result<ValueRef<'_>, StoreError> {
+        let SqliteRows { width, cells, bytes } = &*self.rows;
+        let cell = cells.get(self.first + column).filter(|_| column < *width);
+        let cell = cell.ok_or_else(|| corrupt(column, FromSqlError::InvalidType))?;
+        let kept = |at: &Range<usize>| bytes.get(at.clone()).unwrap_or_default();
+        Ok(match cell {
+            Cell::Null => ValueRef::Null,
+            Cell::Integer(value) => ValueRef::Integer(*value),
+            Cell::Real(value) => ValueRef::Real(*value),
+            Cell::Text(at) => ValueRef::Text(kept(at)),
+            Cell::Blob(at) => ValueRef::Blob(kept(at)),
+        })
     }
 }
 
@@ -204,8 +264,8 @@ type Idle = Arc<std::sync::Mutex<Vec<SqliteConnection>>>;
 
 /// A connection to read from, until it is dropped.
 pub(crate) enum Reader {
-    /// One of its own.
-    Own { connection: Option<SqliteConnection>, idle: Idle, _permit: OwnedSemaphorePermit },
+    /// One of its own; without a permit where a snapshot lends it.
+    Own { connection: Option<SqliteConnection>, idle: Idle, _permit: Option<OwnedSemaphorePermit> },
     /// The one that writes.
     Writer(OwnedMutexGuard<SqliteConnection>),
 }
@@ -220,8 +280,36 @@ impl Readers {
         }
     }
 
+    /// Runs `work`, all of whose reads see the file as the first of them does, and share what the
+    /// connection has cached: the next commit, of which there are hundreds in a second, empties the cache.
+    /// In memory each read sees its own moment.
+    pub(crate) async fn in_snapshot<F: Future>(&self, work: F) -> Result<F::Output, StoreError> {
+        if self.location == SqliteLocation::Memory {
+            return Ok(work.await);
+        }
+        let snapshot = Snapshot::begin(self.acquire().await?)?;
+        let lent = Lent { of: Arc::clone(&self.idle), connection: Arc::clone(&snapshot.lent) };
+        Ok(LENT.scope(lent, work).await)
+    }
+
+    /// The connection of the snapshot that the task reads; none: it reads none, or reads it at this
+    /// moment.
+    fn lent(&self) -> Option<Reader> {
+        let lent = LENT.try_with(|lent| {
+            if !Arc::ptr_eq(&lent.of, &self.idle) {
+                return None;
+            }
+            let connection = Some(lock(&lent.connection).pop()?);
+            Some(Reader::Own { connection, idle: Arc::clone(&lent.connection), _permit: None })
+        });
+        lent.ok().flatten()
+    }
+
     /// Waits for a free one, or opens one.
     pub(crate) async fn acquire(&self) -> Result<Reader, StoreError> {
+        if let Some(reader) = self.lent() {
+            return Ok(reader);
+        }
         let permit = timeout(BUSY_TIMEOUT, Arc::clone(&self.permits).acquire_owned())
             .await
             .map_err(|_| StoreError::unavailable("every reader of the file is busy"))?
@@ -237,7 +325,7 @@ impl Readers {
         Ok(Reader::Own {
             connection: Some(connection),
             idle: Arc::clone(&self.idle),
-            _permit: permit,
+            _permit: Some(permit),
         })
     }
 
@@ -266,6 +354,43 @@ impl Drop for Reader {
     fn drop(&mut self) {
         if let Self::Own { connection, idle, .. } = self {
             lock(idle).extend(connection.take());
+        }
+    }
+}
+
+tokio::task_local! {
+    static LENT: Lent;
+}
+
+/// The connection of a snapshot, while nothing is read with it.
+struct Lent {
+    /// Idle connections of the readers that it is one of.
+    of: Idle,
+    connection: Idle,
+}
+
+/// A connection with a transaction that begins with the first read, and ends when this is dropped.
+struct Snapshot {
+    reader: Reader,
+    lent: Idle,
+}
+
+impl Snapshot {
+    fn begin(mut reader: Reader) -> Result<Self, StoreError> {
+        reader.connection()?.execute("BEGIN", &[])?;
+        let lent = Idle::default();
+        if let Reader::Own { connection, .. } = &mut reader {
+            lock(&lent).extend(connection.take());
+        }
+        Ok(Self { reader, lent })
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let ended = lock(&self.lent).pop().filter(|lent| lent.execute("COMMIT", &[]).is_ok());
+        if let Reader::Own { connection, .. } = &mut self.reader {
+            *connection = ended;
         }
     }
 }

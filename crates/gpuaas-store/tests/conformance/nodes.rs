@@ -337,3 +337,41 @@ fn a_run_may_give_its_node_another_profile() {
         assert_eq!(store.deployed_profile(node_id).await.unwrap(), then);
     });
 }
+
+#[test]
+fn an_answers_reads_see_one_moment_of_a_file() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        fixture.node("h1").await;
+        let count = async || store.list_nodes(NodeFilter::default()).await.unwrap().len();
+        let reading = async {
+            let before = count().await;
+            // Two reads at once: the second one has a connection of its own, and sees its moment.
+            let (first, second) = tokio::join!(count(), count());
+            // A request of another task.
+            let onboarding = fixture.onboarding("h2");
+            let other = store.clone();
+            tokio::spawn(async move { other.onboard(NOON, onboarding).await })
+                .await
+                .unwrap()
+                .unwrap();
+            (before, first, second, count().await)
+        };
+        let seen = store.read_one_moment(reading).await.unwrap();
+        let after = if store.engine() == "sqlite" { 1 } else { 2 };
+        assert_eq!(seen, (1, 1, 1, after));
+        assert_eq!(count().await, 2, "the moment is over");
+
+        // One that is given up gives its connection back, of which there are four.
+        for _ in 0..8 {
+            let mut given_up = Box::pin(store.read_one_moment(async {
+                count().await;
+                std::future::pending::<()>().await;
+            }));
+            let begun = futures::poll!(given_up.as_mut());
+            assert!(begun.is_pending());
+        }
+        assert_eq!(count().await, 2);
+    });
+}
