@@ -175,13 +175,13 @@ impl SqliteRows {
             ValueRef::Null => Cell::Null,
             ValueRef::Integer(value) => Cell::Integer(value),
             ValueRef::Real(value) => Cell::Real(value),
-            ValueRef::Text(text) => Cell::Text(self.keep(text)),
-            ValueRef::Blob(blob) => Cell::Blob(self.keep(blob)),
+            ValueRef::Text(text) => Cell::Text(self.add_bytes(text)),
+            ValueRef::Blob(blob) => Cell::Blob(self.add_bytes(blob)),
         };
         self.cells.push(cell);
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
+    fn add_bytes(&mut self, bytes: &[u8]) -> Range<usize> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         start..self.bytes.len()
@@ -216,13 +216,13 @@ impl SqliteRow {
         let SqliteRows { width, cells, bytes } = &*self.rows;
         let cell = cells.get(self.first + column).filter(|_| column < *width);
         let cell = cell.ok_or_else(|| corrupt(column, FromSqlError::InvalidType))?;
-        let kept = |at: &Range<usize>| bytes.get(at.clone()).unwrap_or_default();
+        let bytes_at = |at: &Range<usize>| bytes.get(at.clone()).unwrap_or_default();
         Ok(match cell {
             Cell::Null => ValueRef::Null,
             Cell::Integer(value) => ValueRef::Integer(*value),
             Cell::Real(value) => ValueRef::Real(*value),
-            Cell::Text(at) => ValueRef::Text(kept(at)),
-            Cell::Blob(at) => ValueRef::Blob(kept(at)),
+            Cell::Text(at) => ValueRef::Text(bytes_at(at)),
+            Cell::Blob(at) => ValueRef::Blob(bytes_at(at)),
         })
     }
 }
