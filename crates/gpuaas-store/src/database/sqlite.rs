@@ -281,8 +281,8 @@ impl Readers {
     }
 
     /// Runs `work`, all of whose reads see the file as the first of them does, and share what the
-    /// connection has cached: the next commit, of which there are hundreds in a second, empties the cache.
-    /// In memory each read sees its own moment.
+    /// connection has cached, which the next commit would empty. In memory each read sees its own
+    /// moment.
     pub(crate) async fn in_snapshot<F: Future>(&self, work: F) -> Result<F::Output, StoreError> {
         if self.location == SqliteLocation::Memory {
             return Ok(work.await);
