@@ -82,11 +82,13 @@ macro_rules! take_slots {
 const TAKE_UNLOCKED: RowsStatement = take_slots!("{SHARE_NODE_SKIP}", "{SKIP}");
 const TAKE: RowsStatement = take_slots!("{SHARE_NODE}", "{LOCK}");
 
+/// The state from which a claim ends is a value like the others: written into the statement, it would
+/// have PostgreSQL read every reserved claim from the index of those that expire.
 const END: RowsStatement = RowsStatement {
-    head: "WITH v (claim, own_fence, state_after, at, why) AS (",
+    head: "WITH v (claim, own_fence, state_before, state_after, at, why) AS (",
     tail: concat!(
         ") UPDATE slice_claim SET state = v.state_after, ended_at = v.at, reason = v.why FROM v \
-         WHERE slice_claim.id = v.claim AND slice_claim.state = 'reserved' \
+         WHERE slice_claim.id = v.claim AND slice_claim.state = v.state_before \
          AND (v.own_fence IS NULL OR slice_claim.fence = v.own_fence) \
          AND (v.state_after <> 'expired' OR slice_claim.expires_at <= v.at) RETURNING ",
         claim_columns!()
@@ -217,7 +219,8 @@ async fn end(
     for request in requests {
         let ClaimWork::End(release, state) = &request.work else { continue };
         let SlotClaimRelease { id, fence, reason, .. } = release;
-        rows.push((*id, args![id.0, *fence, state.as_str(), request.now, reason]));
+        let before = ClaimState::Reserved.as_str();
+        rows.push((*id, args![id.0, *fence, before, state.as_str(), request.now, reason]));
     }
     // Replicas that end the same claims lock them in the same order.
     rows.sort_by_key(|(id, _)| *id);
@@ -519,7 +522,7 @@ mod tests {
         let url = format!("sqlite:{}", path.display());
         Store::open(&url, MasterKey::from_bytes([7; 32])).await.unwrap().close().await;
         let database = rusqlite::Connection::open(&path).unwrap();
-        let statements = [(TAKE, 7), (END, 5), (RETURN_SLOTS, 4), (RETURN_DEVICES, 2)];
+        let statements = [(TAKE, 7), (END, 6), (RETURN_SLOTS, 4), (RETURN_DEVICES, 2)];
         for (RowsStatement { head, tail }, columns) in statements {
             let row = vec!["?"; columns].join(", ");
             let text = format!("EXPLAIN QUERY PLAN {head}VALUES ({row}){tail}");

@@ -1,6 +1,6 @@
 //! Claims of slots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -15,6 +15,7 @@ use gpuaas_types::claim::{ClaimRefusal, ClaimState, NumaPreference};
 use gpuaas_types::slot::{SlotMap, SlotNvme, SlotState};
 use gpuaas_types::topology::{HostTopology, TopologyFunction, TopologyReport};
 use gpuaas_types::{ClaimId, NodeId, NodeState, RunId, RunKind, RunStatus, SiteId, TaskId};
+use sqlx::{Connection as _, Row as _};
 
 use crate::fixture::{Fixture, NOON, at, code, heartbeat, id, new_run, on_each_database};
 use crate::slice_runs::launch;
@@ -159,6 +160,49 @@ fn indices(claim: &SlotClaim) -> Vec<u32> {
 
 pub(crate) async fn states(store: &Store, node_id: NodeId) -> Vec<SlotState> {
     store.slots_of_node(node_id).await.unwrap().iter().map(|slot| slot.state).collect()
+}
+
+/// However many there are: a release looks for its own claim, not through all that are reserved.
+#[test]
+fn postgres_finds_a_claim_that_ends_by_its_key() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        if fixture.store.engine() == "sqlite" {
+            return;
+        }
+        slice_node(&fixture, "j22u11").await;
+        for seconds in [1.0, 2.0, 3.0] {
+            let outcome = fixture.store.claim_slots(at(seconds), asked(1)).await.unwrap();
+            fixture
+                .store
+                .release_slot_claim(at(seconds), release(&claimed(outcome)))
+                .await
+                .unwrap();
+        }
+        // A session says what it read when it ends.
+        fixture.store.close().await;
+        let mut direct = sqlx::PgConnection::connect(&fixture.database.url).await.unwrap();
+        let scans = "SELECT indexrelname, idx_scan FROM pg_stat_user_indexes \
+                     WHERE relname = 'slice_claim'";
+        let scans = async || {
+            let rows = sqlx::query(scans).fetch_all(&mut direct).await.unwrap();
+            rows.iter().map(|row| (row.get(0), row.get(1))).collect::<BTreeMap<String, i64>>()
+        };
+        let scans = until_said(scans).await;
+        assert_eq!(scans["slice_claim_expiry"], 0, "{scans:?}");
+    });
+}
+
+/// The counts of scans, once those of the releases are among them.
+async fn until_said(
+    mut scans: impl AsyncFnMut() -> BTreeMap<String, i64>,
+) -> BTreeMap<String, i64> {
+    loop {
+        let said = scans().await;
+        if said.values().sum::<i64>() >= 3 {
+            return said;
+        }
+    }
 }
 
 #[test]
