@@ -21,7 +21,7 @@ use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
 use crate::node_facts::KnownFacts;
-use crate::node_view::{find_node, is_live};
+use crate::node_view::{NodeName, find_node, is_live, live_node_with};
 use crate::problem::{ApiResult, invalid, problem};
 
 /// States from which a node that has no open run is onboarded from the beginning: it was never
@@ -54,13 +54,9 @@ pub(crate) async fn onboard_again(
 
 /// The live node of this name whose last run is over and did not bring it to active.
 async fn ended_early(ctx: &Ctx, wanted: &NewOnboarding) -> ApiResult<Option<ListedNode>> {
-    let found = ctx.store.find_nodes(&wanted.node.hostname).await?;
-    let same = found.iter().find(|node| {
-        node.site_id == wanted.node.site_id
-            && node.hostname == wanted.node.hostname
-            && is_live(node.state)
-    });
-    let Some(node) = same.filter(|node| ONBOARDED_AGAIN.contains(&node.state)) else {
+    let hostname = NodeName::Hostname(&wanted.node.hostname);
+    let there = live_node_with(ctx, wanted.node.site_id, hostname).await?;
+    let Some(node) = there.filter(|node| ONBOARDED_AGAIN.contains(&node.state)) else {
         return Ok(None);
     };
     let listed = ctx.store.listed_node(node.id).await?;

@@ -1,13 +1,14 @@
 //! Nodes by what people call them, and as answers show them.
 
 use gpuaas_core::connectivity::connectivity_of;
+use gpuaas_core::record::NodeRecord;
 use gpuaas_core::step_duration;
-use gpuaas_store::{IdKind, ListedNode, RunBrief};
+use gpuaas_store::{IdKind, ListedNode, RunBrief, StoreError};
 use gpuaas_types::api::{Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::machine::maas_status;
 use gpuaas_types::park::Park;
-use gpuaas_types::{NodeId, NodeState, Timestamp};
+use gpuaas_types::{NodeId, NodeState, SiteId, Timestamp};
 
 use crate::check;
 use crate::ctx::Ctx;
@@ -47,6 +48,30 @@ pub(crate) async fn find_named(ctx: &Ctx, text: &str) -> ApiResult<Option<NodeId
         return Err(problem(ProblemCode::NodeAmbiguous).with_detail(detail).into());
     }
     Ok(found.first().map(|node| node.id))
+}
+
+/// The live node of a site that has this as its `name`.
+pub(crate) async fn live_node_with(
+    ctx: &Ctx,
+    site_id: SiteId,
+    name: NodeName<'_>,
+) -> Result<Option<NodeRecord>, StoreError> {
+    let (NodeName::Hostname(text) | NodeName::BmcAddress(text)) = name;
+    let has_it = |node: &NodeRecord| match name {
+        NodeName::Hostname(hostname) => node.hostname == hostname,
+        NodeName::BmcAddress(address) => node.hardware.bmc_address.as_deref() == Some(address),
+    };
+    let mut found = ctx.store.find_nodes(text).await?.into_iter();
+    Ok(found.find(|node| node.site_id == site_id && is_live(node.state) && has_it(node)))
+}
+
+/// What is one live node's alone at its site.
+#[derive(Clone, Copy)]
+pub(crate) enum NodeName<'a> {
+    /// The node's own.
+    Hostname(&'a str),
+    /// Address of its BMC, which may be a name and another node's hostname.
+    BmcAddress(&'a str),
 }
 
 /// A name with its domain, as host and domain; none: another text, such as an address.

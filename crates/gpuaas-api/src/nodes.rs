@@ -26,7 +26,7 @@ use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::node_facts::KnownFacts;
-use crate::node_view::{find_node, is_live};
+use crate::node_view::{NodeName, find_node, live_node_with};
 use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::second_person::{self, CheckedRequest, Guarded};
@@ -179,13 +179,9 @@ async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
 /// The live node of the same site that has the hostname, else the one that has the BMC's address.
 async fn node_in_the_way(ctx: &Ctx, wanted: &NewNode) -> Result<Option<ListedNode>, StoreError> {
     let bmc_address = wanted.hardware.bmc_address.as_deref();
-    for text in [Some(&*wanted.hostname), bmc_address].into_iter().flatten() {
-        let found = ctx.store.find_nodes(text).await?;
-        let there = found.iter().find(|node| {
-            let same = node.hostname == text || node.hardware.bmc_address.as_deref() == Some(text);
-            same && node.site_id == wanted.site_id && is_live(node.state)
-        });
-        if let Some(there) = there {
+    let hostname = NodeName::Hostname(&wanted.hostname);
+    for name in [Some(hostname), bmc_address.map(NodeName::BmcAddress)].into_iter().flatten() {
+        if let Some(there) = live_node_with(ctx, wanted.site_id, name).await? {
             return ctx.store.listed_node(there.id).await.map(Some);
         }
     }

@@ -26,6 +26,25 @@ fn because(reason: &str) -> Value {
 }
 
 #[tokio::test]
+async fn a_node_whose_bmc_has_another_nodes_name_is_not_taken_for_it() {
+    let rig = Rig::with_site().await;
+    let named = rig.post("/api/v1/nodes", node("j22u11", "3c:ec:ef:00:11:22", "10.0.0.7")).await;
+    let named = named.ok();
+    // Made later, it is found first.
+    let other = rig.post("/api/v1/nodes", node("j22u12", "3c:ec:ef:00:11:23", "j22u11")).await.ok();
+    for accepted in [&named, &other] {
+        rig.put_run(run_id(accepted), RunStatus::Cancelled).await;
+    }
+    let plain = json!({ "hostname": "j22u11", "site": "lab", "profile": "h200" });
+    let again = rig.post("/api/v1/nodes", plain.clone()).await.ok();
+    assert_eq!(again["node_id"], named["node_id"]);
+    let refused = rig.post("/api/v1/nodes", plain).await;
+    assert_eq!(refused.code(), "node_exists");
+    let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains(again["run_id"].as_str().unwrap()), "{detail}");
+}
+
+#[tokio::test]
 async fn a_cancelled_node_is_onboarded_again() {
     let rig = Rig::with_site().await;
     let first = rig.post("/api/v1/nodes", node("j22u11", "3c:ec:ef:00:11:22", "10.0.0.7")).await;

@@ -135,7 +135,9 @@ async fn a_node_under_care_is_named() {
     );
     let answer = rig.post("/api/v1/nodes", node("j22u12")).await;
     assert_eq!(answer.code(), "node_exists");
-    assert!(answer.json()["detail"].as_str().unwrap().contains("BMC address 10.0.0.7"));
+    let refused = answer.json();
+    assert!(refused["detail"].as_str().unwrap().contains("BMC address 10.0.0.7"), "{refused}");
+    assert!(refused["hint"].as_str().unwrap().contains("`gpuaas explain j22u11`"), "{refused}");
     assert_eq!(rig.store.list_nodes(NodeFilter::default()).await.unwrap().len(), 1);
 }
 
