@@ -12,21 +12,21 @@ use crate::error::StoreError;
 use crate::slice_placement::{FreeSlots, SlotLayout};
 use crate::store::Store;
 
+/// Slots are counted first, so that their node's rows are read once for it and not for each of them.
 macro_rules! select_free {
     ($and:literal) => {
         concat!(
-            "SELECT slice_slot.node_id, node.hostname, node.site_id, site.name, slice_slot.digest, \
-             CAST(SUM(CAST(1 AS BIGINT) << CAST(slice_slot.slot_index AS INTEGER)) AS BIGINT), \
+            "SELECT free.node_id, node.hostname, node.site_id, site.name, free.digest, free.slots, \
              CASE WHEN node.state = 'active' AND gate.passed \
              AND run.status NOT IN ('running', 'waiting', 'parked') THEN TRUE ELSE FALSE END \
-             FROM slice_slot JOIN node ON node.id = slice_slot.node_id \
+             FROM (SELECT node_id, digest, \
+             CAST(SUM(CAST(1 AS BIGINT) << CAST(slot_index AS INTEGER)) AS BIGINT) AS slots \
+             FROM slice_slot WHERE state = 'free' AND slot_index < 32 ",
+            $and,
+            " GROUP BY node_id, digest) AS free JOIN node ON node.id = free.node_id \
              JOIN site ON site.id = node.site_id \
              LEFT JOIN run ON run.id = node.run_id LEFT JOIN node_gate AS gate \
-             ON gate.node_id = node.id AND gate.gate = 'slice_ready' \
-             WHERE slice_slot.state = 'free' AND slice_slot.slot_index < 32 ",
-            $and,
-            " GROUP BY slice_slot.node_id, node.hostname, node.site_id, site.name, \
-             slice_slot.digest, node.state, gate.passed, run.status"
+             ON gate.node_id = node.id AND gate.gate = 'slice_ready'"
         )
     };
 }
@@ -107,7 +107,7 @@ impl Store {
         node_id: NodeId,
         taken: SlotSet,
     ) -> Result<(), StoreError> {
-        let sql = select_free!("AND slice_slot.node_id = $1");
+        let sql = select_free!("AND node_id = $1");
         let row = self.reader().await?.first(sql, args![node_id.0]).await?;
         let free = row.map(|row| read_free(row.cols())).transpose()?;
         let free = free.filter(|free| free.is_ready).map(|free| free.free);
