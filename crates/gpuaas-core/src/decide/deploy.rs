@@ -53,11 +53,7 @@ pub fn deploy(s: &Snapshot<'_>) -> Decision {
     match s.status() {
         Some(status::FAILED_DEPLOYMENT) => handle_failed_deployment(s),
         Some(status::DEPLOYED) => go_on_when_deployed(s, rebooted_at(s)),
-        _ if rebooted_at(s).is_some() => {
-            let at = rebooted_at(s).unwrap_or(s.now);
-            let text = "MAAS says that the machine reboots into the image";
-            next(at, vec![Note::new(TimelineCode::ImageWritten, text)])
-        }
+        _ if rebooted_at(s).is_some() => go_on_when_written(rebooted_at(s).unwrap_or(s.now)),
         Some(status::DEPLOYING) => {
             wait_for_maas(s, WaitCode::MaasDeploying, "MAAS to write the image")
         }
@@ -84,6 +80,12 @@ pub fn first_boot(s: &Snapshot<'_>) -> Decision {
         }
         Some(other) => park_machine_taken(s, other),
     }
+}
+
+/// Ends the step as of curtin's reboot.
+fn go_on_when_written(rebooted_at: Timestamp) -> Decision {
+    let text = "MAAS says that the machine reboots into the image";
+    next(rebooted_at, vec![Note::new(TimelineCode::ImageWritten, text)])
 }
 
 /// Ends the step once MAAS says Deployed, as of the moment of that status.
@@ -163,7 +165,9 @@ pub(super) fn deploy_after_resume(s: &Snapshot<'_>) -> Option<Decision> {
 ///
 /// The class rests on the machine's events, which are asked for here: a read may show the failure
 /// before the watcher has come to curtin's reboot in the feed, and a failure without that is
-/// another one.
+/// another one. Where they tell of the reboot and the feed does not yet, the image was written all
+/// the same and it is the first boot that failed; the seconds up to the failure stay the
+/// deployment's.
 fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
     let known_at = s.observation.map_or(s.now, |o| o.status_at);
     let Some(machine) = s.machine_since(known_at) else {
@@ -173,6 +177,9 @@ fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
     let Some(events) = events else {
         return read(s, Read::DeployEvents);
     };
+    if events.rebooted && s.run.step == Step::Deploy {
+        return go_on_when_written(rebooted_at(s).unwrap_or(known_at));
+    }
     let description = &machine.error_description;
     let alarm = events.alarm.as_deref().unwrap_or_default();
     let class = failure::classify_deployment(events.rebooted, &[description, alarm]);

@@ -1,7 +1,7 @@
 //! Tests of deployments and their failures.
 
 use gpuaas_types::Step;
-use gpuaas_types::codes::ParkCode;
+use gpuaas_types::codes::{ParkCode, TimelineCode};
 use gpuaas_types::machine::{MaasAlarm, maas_status as status};
 
 use super::fixture::{Case, at, machine, parked, unknown, waiting};
@@ -77,6 +77,7 @@ fn failed_deployment(rebooted: bool, alarm: Option<&str>) -> Case {
 fn a_datasource_failure_is_retried_within_the_policy_and_an_image_failure_is_not() {
     assert_eq!(parked(&failed_deployment(false, None).decide()), "deploy_failed");
     let mut case = failed_deployment(true, None);
+    case.run.step = Step::FirstBoot;
     assert_eq!(case.next().0, Step::ReleaseForRetry);
     case.run.state.visits.insert(Step::ReleaseForRetry, 2);
     assert_eq!(parked(&case.decide()), "deploy_failed");
@@ -89,6 +90,11 @@ fn a_datasource_failure_is_retried_within_the_policy_and_an_image_failure_is_not
 fn a_failure_is_classed_by_its_own_events_whatever_the_feed_has_told() {
     let mut case = failed_deployment(true, None);
     assert_eq!(case.observation.as_ref().unwrap().rebooted_at, None, "the feed is behind");
+    let decided = case.decide();
+    let Decision::Next { at: written_at, notes, .. } = &decided else { panic!("{decided:?}") };
+    assert_eq!(*written_at, case.observation.as_ref().unwrap().status_at);
+    assert_eq!(notes[0].code, TimelineCode::ImageWritten);
+    case.run.step = Step::FirstBoot;
     assert_eq!(case.next().0, Step::ReleaseForRetry);
     case.run.state.deploy_events.as_mut().unwrap().asked_at = at(8.5);
     assert_eq!(case.decide(), Decision::Read(Read::DeployEvents), "of before the failure");
