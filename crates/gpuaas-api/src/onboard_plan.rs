@@ -24,10 +24,11 @@ use gpuaas_types::{
 use crate::body::{Body, JsonBytes, Key};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
+use crate::node_view::{NodeName, live_node_with};
 use crate::offboarding::erased_disks;
 use crate::problem::{ApiResult, problem};
 use crate::runs::find_run;
-use crate::{check, node_view, strict};
+use crate::{check, strict};
 
 /// A run that is not there, as it would stand at the search for its machine.
 struct PlannedRun {
@@ -125,10 +126,7 @@ async fn planned_run(
 ) -> ApiResult<PlannedRun> {
     let (hostname, hardware) = check::onboard(request)?;
     let now = ctx.now();
-    let known = ctx.store.find_nodes(&hostname).await?;
-    let known = known.into_iter().find(|node| {
-        node.site_id == site_id && node.hostname == hostname && node_view::is_live(node.state)
-    });
+    let known = live_node_with(ctx, site_id, NodeName::Hostname(&hostname)).await?;
     let node_id = known.map_or_else(|| NodeId::new(&*ctx.ids, now), |node| node.id);
     let run = RunRecord {
         id: RunId::new(&*ctx.ids, now),
