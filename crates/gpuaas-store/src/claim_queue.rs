@@ -49,7 +49,7 @@ struct Waiting {
 #[derive(Default)]
 pub(crate) struct ClaimQueue {
     waiting: Mutex<Waiting>,
-    /// Held by the group that works.
+    /// Held by a group from its begin to its commit, on PostgreSQL.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
 

@@ -3,13 +3,12 @@
 //! A claim takes six statements and a release five, and a commit each. Alone, that is most of what they
 //! cost: the rows themselves take a tenth of it. So requests queue up here, and whoever comes first asks
 //! for a transaction. By the time it has begun, others have come; all of them are made in it, with an
-//! array for each column. The next group gathers meanwhile, and does its work while this one is
-//! committed: only one at a time works, so a group is as large as the load makes it, and two of them
-//! never hold rows that the other one waits for.
+//! array for each column. The next group gathers until this one is committed: one at a time, so a group
+//! is as large as the load makes it, and two of them never hold rows that the other one waits for.
 //!
-//! On PostgreSQL a group sends six statements, however many requests it has: it begins, ends what is
-//! released, frees its slots, takes what was planned, writes everything that follows from that in one go
-//! (`Conn::write_together`), and commits. SQLite does row after row with statements that stay prepared,
+//! On PostgreSQL a group sends five statements, however many requests it has: it begins, ends what is
+//! released and frees its slots, takes what was planned, writes everything that follows from that in one
+//! go (`Conn::write_together`), and commits. SQLite does row after row with statements that stay prepared,
 //! and one savepoint.
 //!
 //! Requests stay strangers, as in every group of writes. One whose slots are gone is told so, and the
@@ -17,7 +16,7 @@
 //! made once more, alone; only the one at fault hears of it. Where the commit fails, nobody knows, and
 //! everyone hears that.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,7 +33,7 @@ use crate::claim_queue::{ClaimAnswer, ClaimRequest, ClaimWaiter, ClaimWork};
 use crate::database::{Conn, PendingRows, RowsStatement, Val, args, catch_panic, current_origin};
 use crate::error::StoreError;
 use crate::slice_placement::PlannedSlots;
-use crate::store::Store;
+use crate::store::{Db, Store};
 use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::slice_claim::{
     NewSlotClaim, SlotClaim, SlotClaimRelease, claim_columns, devices, read_claim,
@@ -84,14 +83,47 @@ const TAKE: RowsStatement = take_slots!("{SHARE_NODE}", "{LOCK}");
 
 /// The state from which a claim ends is a value like the others: written into the statement, it would
 /// have PostgreSQL read every reserved claim from the index of those that expire.
+macro_rules! end_claims {
+    () => {
+        concat!(
+            "UPDATE slice_claim SET state = asked.state_after, ended_at = asked.at, \
+             reason = asked.why FROM asked WHERE slice_claim.id = asked.claim \
+             AND slice_claim.state = asked.state_before \
+             AND (asked.own_fence IS NULL OR slice_claim.fence = asked.own_fence) \
+             AND (asked.state_after <> 'expired' OR slice_claim.expires_at <= asked.at) RETURNING ",
+            claim_columns!()
+        )
+    };
+}
+macro_rules! return_slots {
+    () => {
+        "UPDATE slice_slot SET claim_id = NULL, since = v.now, flagged = NULL, \
+         state = CASE WHEN slice_slot.flagged IS NULL THEN 'free' ELSE 'stale' END, \
+         reason = COALESCE(slice_slot.flagged, v.reason) FROM v \
+         WHERE slice_slot.node_id = v.node_id AND slice_slot.claim_id = v.claim_id"
+    };
+}
+
 const END: RowsStatement = RowsStatement {
-    head: "WITH v (claim, own_fence, state_before, state_after, at, why) AS (",
+    head: "WITH asked (claim, own_fence, state_before, state_after, at, why) AS (",
+    tail: concat!(") ", end_claims!()),
+};
+const RETURN_SLOTS: RowsStatement = RowsStatement {
+    head: "WITH v (node_id, claim_id, now, reason) AS (",
+    tail: concat!(") ", return_slots!()),
+};
+/// Both, which SQLite cannot have in one: slots in the order in which they are locked elsewhere, with the
+/// text of [`ended_text`].
+const END_AND_RETURN_SLOTS: RowsStatement = RowsStatement {
+    head: END.head,
     tail: concat!(
-        ") UPDATE slice_claim SET state = v.state_after, ended_at = v.at, reason = v.why FROM v \
-         WHERE slice_claim.id = v.claim AND slice_claim.state = v.state_before \
-         AND (v.own_fence IS NULL OR slice_claim.fence = v.own_fence) \
-         AND (v.state_after <> 'expired' OR slice_claim.expires_at <= v.at) RETURNING ",
-        claim_columns!()
+        "), ended AS (",
+        end_claims!(),
+        "), v (node_id, claim_id, now, reason) AS MATERIALIZED (SELECT node_id, id, ended_at, \
+         'claim ' || id || ' was ' || state || ': ' || reason FROM ended \
+         ORDER BY node_id, CAST(slots->0->'index' AS INTEGER)), returned AS (",
+        return_slots!(),
+        ") SELECT * FROM ended"
     ),
 };
 
@@ -103,13 +135,6 @@ const PUT_CLAIM: RowsStatement = RowsStatement {
 const PUT_DEVICES: RowsStatement = RowsStatement {
     head: "INSERT INTO slice_claim_device (node_id, kind, device, slot_index, claim_id)",
     tail: "",
-};
-const RETURN_SLOTS: RowsStatement = RowsStatement {
-    head: "WITH v (node_id, claim_id, now, reason) AS (",
-    tail: ") UPDATE slice_slot SET claim_id = NULL, since = v.now, flagged = NULL, \
-           state = CASE WHEN slice_slot.flagged IS NULL THEN 'free' ELSE 'stale' END, \
-           reason = COALESCE(slice_slot.flagged, v.reason) FROM v \
-           WHERE slice_slot.node_id = v.node_id AND slice_slot.claim_id = v.claim_id",
 };
 /// By the node, which their key begins with.
 const RETURN_DEVICES: RowsStatement = RowsStatement {
@@ -124,43 +149,18 @@ async fn make(
     requests: &[Arc<ClaimRequest>],
     waits: bool,
 ) -> Result<Vec<ClaimAnswer>, StoreError> {
+    // A group that has taken slots waits for no slot any more: else two of them could wait for each other,
+    // since a lock stays on a row that is no longer free once it is had.
     let ended = end(conn, requests).await?;
-    let mut returned = returned_rows(requests, &ended);
-    if requests.iter().any(|request| matches!(request.work, ClaimWork::Take(..))) {
-        // A group that has taken slots waits for no slot any more: else two of them could wait for each
-        // other, since a lock stays on a row that is no longer free once it is had.
-        conn.query_each(RETURN_SLOTS, std::mem::take(&mut returned)).await?;
-    }
     let taken = take(conn, requests, if waits { TAKE } else { TAKE_UNLOCKED }).await?;
     let origin = conn.origin().clone();
     let before = conn.begin_collecting();
     let made = catch_panic(async { follow(conn, requests, taken, ended).await }).await;
-    let mut collected = conn.end_collecting(before);
+    let collected = conn.end_collecting(before);
     conn.set_origin(origin);
     let answers = made?;
-    collected.push((RETURN_SLOTS, returned));
     write_collected(conn, requests, &answers, collected).await?;
     Ok(answers)
-}
-
-/// Rows of [`RETURN_SLOTS`], in the order in which slots are locked elsewhere.
-fn returned_rows(
-    requests: &[Arc<ClaimRequest>],
-    ended: &HashMap<ClaimId, SlotClaim>,
-) -> Vec<Vec<Val>> {
-    let mut rows = BTreeMap::new();
-    for request in requests {
-        let ClaimWork::End(release, state) = &request.work else { continue };
-        let Some(claim) = ended.get(&release.id).filter(|claim| is_its(release, *state, claim))
-        else {
-            continue;
-        };
-        let first = claim.slots.first().map(|slot| slot.index);
-        let why = ended_text(release, *state);
-        let row = args![claim.node_id.0, release.id.0, request.now, &why];
-        rows.entry((claim.node_id, first)).or_insert(row);
-    }
-    rows.into_values().collect()
 }
 
 /// Whether a claim that ended is this request's: several may ask for the end of one.
@@ -168,8 +168,8 @@ fn is_its(release: &SlotClaimRelease, state: ClaimState, claim: &SlotClaim) -> b
     claim.state == state && release.fence.is_none_or(|fence| fence == claim.fence)
 }
 
-fn ended_text(release: &SlotClaimRelease, state: ClaimState) -> String {
-    format!("claim {} was {state}: {}", release.id, release.reason)
+fn ended_text(id: ClaimId, state: ClaimState, reason: &str) -> String {
+    format!("claim {id} was {state}: {reason}")
 }
 
 /// Takes slots of requests that want none of the same; answers each claim's with its fencing token.
@@ -211,6 +211,7 @@ async fn take(
     Ok(taken)
 }
 
+/// Ends claims, and frees their slots.
 async fn end(
     conn: &mut Conn,
     requests: &[Arc<ClaimRequest>],
@@ -225,8 +226,20 @@ async fn end(
     // Replicas that end the same claims lock them in the same order.
     rows.sort_by_key(|(id, _)| *id);
     let rows = rows.into_iter().map(|(_, row)| row).collect();
-    let ended = conn.query_each(END, rows).await?;
-    ended.iter().map(|row| read_claim(row.cols()).map(|claim| (claim.id, claim))).collect()
+    let statement = if conn.is_postgres() { END_AND_RETURN_SLOTS } else { END };
+    let ended = conn.query_each(statement, rows).await?;
+    let ended: Result<Vec<SlotClaim>, _> = ended.iter().map(|row| read_claim(row.cols())).collect();
+    let ended = ended?;
+    if !conn.is_postgres() {
+        conn.query_each(RETURN_SLOTS, ended.iter().map(returned_row).collect()).await?;
+    }
+    Ok(ended.into_iter().map(|claim| (claim.id, claim)).collect())
+}
+
+/// Row of [`RETURN_SLOTS`].
+fn returned_row(ended: &SlotClaim) -> Vec<Val> {
+    let SlotClaim { id, node_id, state, reason, ended_at, .. } = ended;
+    args![node_id.0, id.0, *ended_at, &ended_text(*id, *state, reason)]
 }
 
 /// Writes down what follows from what was taken and ended.
@@ -367,7 +380,7 @@ async fn return_slots(
 ) -> Result<(), StoreError> {
     let SlotClaimRelease { id, actor, reason, .. } = release;
     let SlotClaim { node_id, slots, .. } = claim;
-    let why = ended_text(release, state);
+    let why = ended_text(*id, state, reason);
     conn.write_rows(RETURN_DEVICES, vec![args![node_id.0, id.0]]).await?;
     let entry = NewAuditEntry {
         actor: actor.clone(),
@@ -453,11 +466,16 @@ impl Store {
     async fn make_claim_group(&self) {
         let taken: Arc<Mutex<Vec<ClaimWaiter>>> = Arc::default();
         let worked = Arc::new(AtomicBool::new(false));
+        // The writer of a file makes one group after the other by itself.
+        let queue = &self.inner.claim_queue;
+        let turn = match &self.inner.db {
+            Db::Postgres { .. } => Some(queue.turn.lock().await),
+            Db::Sqlite { .. } => None,
+        };
         let made = self.write({
             let (store, taken, worked) = (self.clone(), Arc::clone(&taken), Arc::clone(&worked));
             move |conn| {
                 Box::pin(async move {
-                    let _turn = store.inner.claim_queue.turn.lock().await;
                     let requests = store.take_waiting(&taken);
                     let answers = make(conn, &requests, false).await?;
                     worked.store(true, Ordering::SeqCst);
@@ -466,6 +484,7 @@ impl Store {
             }
         });
         let made = made.await;
+        drop(turn);
         if made.is_err() && lock(&taken).is_empty() {
             // No transaction was begun: nobody waits for another one that fails as this did.
             self.take_waiting(&taken);
