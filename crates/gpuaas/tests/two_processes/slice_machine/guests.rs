@@ -18,6 +18,10 @@ const GPU_BYTES: [&str; 2] = ["67108864", "134217728"];
 /// Lines of the pattern that a tenant leaves: 2 MiB of 24 bytes each, the last one cut off.
 const PATTERN_LINES: u64 = (2 << 20) / 24;
 
+/// Folders of the claims on the host, and what is kept of them.
+const SLICES: &str = "/var/lib/gpuaas/slices";
+const KEPT: &str = "/root/slices";
+
 /// What runs on the host for the domain `$domain`, by the kernel: the processors of its virtual one, what it
 /// has of pages on which node, what is locked, and which groups of functions it holds.
 const LOOK: &str = r#"
@@ -47,8 +51,10 @@ pub(super) fn lease_both(rig: &Rig, machine: &mut Machine) -> String {
     }
     for (index, claim) in claims.iter().enumerate() {
         seen_from_outside(machine, index, &claim["id"], &claim["slots"][0]);
+        has_its_address(machine, &claim["slots"][0]);
         seen_from_inside(machine, index, &claim["slots"][0]);
     }
+    machine.order(&format!("cp -a {SLICES} {KEPT}"));
     for claim in &claims {
         rig.good(&format!("slice release {} --reason tried", text(&claim["id"])));
     }
@@ -57,6 +63,9 @@ pub(super) fn lease_both(rig: &Rig, machine: &mut Machine) -> String {
         let released = wait(rig, claim, "released", RELEASE_SECONDS);
         proven_clean(machine, index, &released);
         parts.push_str(&format!("{}\n", released["run"]["parts"]));
+        if index == 0 {
+            created_paused(machine, index, claim);
+        }
     }
     let listed = rig.json("slice list -o json");
     assert_eq!(listed["schedulable"], 2, "{listed}");
@@ -100,6 +109,24 @@ fn seen_from_outside(machine: &mut Machine, index: usize, id: &Value, slot: &Val
     let mut wanted = groups.map(|group| format!("/dev/vfio/{group}"));
     wanted.sort();
     assert_eq!(held, wanted, "{said}");
+}
+
+/// The domain that was rendered for a claim, without the agent: libvirt starts it by its file alone, and it
+/// holds everything before the first instruction of its firmware.
+fn created_paused(machine: &mut Machine, index: usize, claim: &Value) {
+    let id = text(&claim["id"]);
+    let said = machine.order(&format!(
+        "cp -a {KEPT}/{id} {SLICES}/
+         virsh create --validate --paused {SLICES}/{id}/domain.xml
+         virsh domstate {id}"
+    ));
+    assert!(said.lines().any(|line| line == "paused"), "{said}");
+    seen_from_outside(machine, index, &claim["id"], &claim["slots"][0]);
+    machine.order(&format!("virsh destroy {id}; rm -r {SLICES}/{id} {KEPT}"));
+}
+
+/// dnsmasq gave the guest the address of its slot.
+fn has_its_address(machine: &mut Machine, slot: &Value) {
     let leases = machine.order("cat /var/lib/misc/dnsmasq.leases");
     let lease = format!(" {} {} ", text(&slot["mac"]), text(&slot["private_ip"]));
     assert!(leases.contains(&lease), "{lease}: {leases}");
