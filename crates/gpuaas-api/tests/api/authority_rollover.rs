@@ -246,6 +246,41 @@ async fn nodes_go_over_to_another_authority_and_none_is_refused() {
     assert_eq!(actions, ["authority.stage", "authority.activate", "authority.retire"]);
 }
 
+/// What the refusal names as the way on, and what that costs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retiring_by_force_shuts_out_the_nodes_that_the_refusal_names() {
+    let tls = started().await;
+    let mut away = AgentHost::new(&tls, "j22u12").await;
+    away.start(&tls);
+    until("the first heartbeat", async || {
+        let version = tls.rig.store.reported_agent_version(away.node.node_id).await.unwrap();
+        version.is_some()
+    })
+    .await;
+    let old = away.credential();
+    away.stop().await;
+    let body = json!({ "reason": "it ends", "actor": "ann" });
+    tls.rig.post("/api/v1/authority", body).await.ok();
+    assert_eq!(change(&tls, "activate", true).await.0, 200);
+    reload(&tls).await;
+    let heartbeat = async || {
+        let client = tls.client(Some((&old.0, &old.1)));
+        tls.post(&client, "/agent/v1/heartbeat", None, &beat(&away.node)).await
+    };
+    assert_eq!(heartbeat().await.0, 200, "the former one's still count");
+
+    let (status, refused) = change(&tls, "retire", false).await;
+    assert_eq!((status, &refused["code"]), (409, &json!("authority_in_use")));
+    assert!(refused["detail"].as_str().unwrap().contains("j22u12"), "{refused}");
+    let advice = refused["hint"].as_str().unwrap();
+    assert!(advice.contains("`gpuaas authority retire --force --reason TEXT`"), "{refused}");
+    let (status, retired) = change(&tls, "retire", true).await;
+    assert_eq!((status, states(&retired)), (200, vec!["retired".into(), "active".into()]));
+    reload(&tls).await;
+    let (status, refused) = heartbeat().await;
+    assert_eq!((status, &refused["code"]), (401, &json!("certificate_wrong_authority")));
+}
+
 #[tokio::test]
 async fn a_staged_authority_may_be_dropped_and_the_active_one_may_not() {
     let tls = started().await;
