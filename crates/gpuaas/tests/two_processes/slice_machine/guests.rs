@@ -34,8 +34,8 @@ const LOOK: &str = r#"
     echo holds $(find /proc/$process/fd -lname '/dev/vfio/[0-9]*' -printf '%l ' | sort)
 "#;
 
-/// Leases both slots, looks at both tenants from inside and outside, and takes both back. Answers when the
-/// parts of both launches and releases began and ended.
+/// Leases both slots, looks at both tenants from inside and outside, and takes them back one after the other.
+/// Answers when the parts of both launches and releases began and ended.
 pub(super) fn lease_both(rig: &Rig, machine: &mut Machine) -> String {
     machine.order(
         "mkdir -p /var/lib/gpuaas/guest-images
@@ -55,17 +55,16 @@ pub(super) fn lease_both(rig: &Rig, machine: &mut Machine) -> String {
         seen_from_inside(machine, index, &claim["slots"][0]);
     }
     machine.order(&format!("cp -a {SLICES} {KEPT}"));
-    for claim in &claims {
-        rig.good(&format!("slice release {} --reason tried", text(&claim["id"])));
-    }
     let mut parts = String::new();
     for (index, claim) in claims.iter().enumerate() {
+        rig.good(&format!("slice release {} --reason tried", text(&claim["id"])));
+        if index == 1 {
+            // The slot before is free again, and this one's release has its own devices.
+            created_paused(machine, 0, &claims[0]);
+        }
         let released = wait(rig, claim, "released", RELEASE_SECONDS);
         proven_clean(machine, index, &released);
         parts.push_str(&format!("{}\n", released["run"]["parts"]));
-        if index == 0 {
-            created_paused(machine, index, claim);
-        }
     }
     let listed = rig.json("slice list -o json");
     assert_eq!(listed["schedulable"], 2, "{listed}");
