@@ -9,8 +9,6 @@ use super::policy::{DomainPolicy, VirtType};
 use super::xml::{Element, element};
 
 const QEMU_NAMESPACE: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
-/// MiB that QEMU keeps of what it has translated, for a guest without KVM.
-const TRANSLATED_MIB: u32 = 256;
 /// Slot of bus 0 with the first root port of an emulated device; there are eight to a slot.
 const FIRST_PORT_SLOT: usize = 1;
 const PORTS_PER_SLOT: usize = 8;
@@ -34,7 +32,7 @@ pub(super) fn domain(plan: &DomainPlan, policy: &DomainPolicy) -> Element {
         .child(pinning(plan))
         .child(numa_policy(plan))
         .child(firmware(plan, policy))
-        .child(features(policy))
+        .child(element("features").child(element("acpi")).child(element("apic")))
         .child(processor(plan, policy))
         .child(clock())
         .child(element("on_poweroff").text("destroy"))
@@ -91,19 +89,6 @@ const fn virt_type(policy: &DomainPolicy) -> &'static str {
     match policy.virt_type {
         VirtType::Kvm => "kvm",
         VirtType::Qemu => "qemu",
-    }
-}
-
-/// What a guest without KVM is translated to is kept in QEMU's own memory, which is locked with the guest's:
-/// left to itself QEMU takes an eighth of the host's for it, up to 1 GiB.
-fn features(policy: &DomainPolicy) -> Element {
-    let features = element("features").child(element("acpi")).child(element("apic"));
-    match policy.virt_type {
-        VirtType::Kvm => features,
-        VirtType::Qemu => {
-            let kept = element("tb-cache").with("unit", "MiB").text(TRANSLATED_MIB);
-            features.child(element("tcg").child(kept))
-        }
     }
 }
 
