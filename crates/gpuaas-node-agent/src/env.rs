@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::protocol::ControlPlane;
-use crate::slice::GuestCallListener;
+use crate::slice::SliceEnv;
 use crate::tpm::QuoteSource;
 
 /// How this process was launched, and from which file.
@@ -32,8 +32,8 @@ pub struct AgentEnv {
     pub control_plane: Option<ControlPlane>,
     /// What signs with the machine's hardware; `None`: it has nothing that could.
     pub tpm: Option<Arc<dyn QuoteSource>>,
-    /// Hears the first calls of the guests of slices.
-    pub guest_calls: GuestCallListener,
+    /// What the slices of the host share.
+    pub slices: SliceEnv,
     /// Cancelled when another executable has replaced this one, which then ends.
     pub restart: CancellationToken,
 }

@@ -37,7 +37,7 @@ pub(crate) async fn check_guest(
     task: &SliceTask,
     waited_seconds: f64,
 ) -> Option<TaskResult> {
-    let mut result = slice::check_guest(host, &env.guest_calls, task, waited_seconds).await?;
+    let mut result = slice::check_guest(host, &env.slices, task, waited_seconds).await?;
     let mut secrets = host.root().map(stored_inputs::secret_values).unwrap_or_default();
     secrets.extend(env.secrets.iter().cloned());
     redact_result(&mut result, &secrets);
@@ -79,7 +79,7 @@ async fn dispatch(host: &Host, env: &AgentEnv, spec: &TaskSpec) -> CompletedTask
             return CompletedTask { result, restart: false };
         }
         TaskSpec::Slice { slice } => {
-            let result = slice::run(host, &env.guest_calls, slice).await;
+            let result = slice::run(host, &env.slices, slice).await;
             return CompletedTask { result, restart: false };
         }
         TaskSpec::Operate { dry_run, operation } => {

@@ -17,8 +17,8 @@ use gpuaas_node_agent::env::AgentEnv;
 use gpuaas_node_agent::host::Host;
 use gpuaas_node_agent::identity::IdentityStore;
 use gpuaas_node_agent::protocol::ControlPlane;
-use gpuaas_types::agent::{Gate, Gates, Operation, ServiceAction, Task, TaskSpec};
-use gpuaas_types::slice::{SliceAction, SliceTask};
+use gpuaas_types::agent::{Gate, Gates, Operation, ServiceAction, Task, TaskResult, TaskSpec};
+use gpuaas_types::slice::{DomainState, SliceAction, SliceTask};
 use gpuaas_types::{ClaimId, TaskId, Timestamp};
 use host_facts::HostRoot;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -306,16 +306,21 @@ async fn a_task_that_was_carried_out_is_refused_when_it_comes_again() {
     assert_eq!(fake.count("enroll"), 1);
 }
 
-/// A host that plays two domains: each has a file that says how it stands. As with libvirt, a look finds
-/// a whole answer or none, whatever else is done to the domain meanwhile.
-fn host_with_domains(dir: &Path, claims: &[ClaimId]) -> Host {
+/// A host that plays domains: each has a file that says how it stands. As with libvirt, a look finds
+/// a whole answer or none, whatever else is done to the domain meanwhile. A start goes on while there is a
+/// file `held`.
+fn host_with_domains(dir: &Path, claims: &[ClaimId], state: &str) -> Host {
     let emulator = dir.join("emulator.sh");
     let script = format!(
         r#"#!/bin/sh
 cd '{}'
 case "$2 $5" in
   "virsh domstate") cat "$6" 2>/dev/null || {{ echo "error: failed to get domain '$6'" >&2; exit 1; }} ;;
-  "virsh destroy") echo "shut off" >new && mv new "$6" ;;
+  "virsh start")
+    : >"begun-$6"
+    while [ -e held ]; do sleep 0.02; done
+    echo running >"new-$6" && mv "new-$6" "$6" ;;
+  "virsh destroy") echo "shut off" >"new-$6" && mv "new-$6" "$6" ;;
   "virsh undefine") rm "$7" ;;
 esac
 "#,
@@ -324,7 +329,7 @@ esac
     std::fs::write(&emulator, script).unwrap();
     std::fs::set_permissions(&emulator, std::fs::Permissions::from_mode(0o755)).unwrap();
     for claim in claims {
-        std::fs::write(dir.join(claim.to_string()), "running\n").unwrap();
+        std::fs::write(dir.join(claim.to_string()), format!("{state}\n")).unwrap();
     }
     Host::Emulated(HostRoot::new(dir), emulator)
 }
@@ -353,7 +358,7 @@ async fn a_guest_that_is_waited_for_holds_up_no_release() {
     let fake = FakeControlPlane::start(dir.path()).await;
     fake.change(|seen| seen.keeps_tasks = true);
     let claims = [1, 2].map(|number| ClaimId(Uuid::from_u128(number)));
-    let host = host_with_domains(dir.path(), &claims);
+    let host = host_with_domains(dir.path(), &claims, "running");
     let mut config = config(dir.path(), &dir.path().join("state"));
     config.host = host;
     let stop = run(config, &fake, Arc::new(FastClock));
@@ -378,6 +383,87 @@ async fn a_guest_that_is_waited_for_holds_up_no_release() {
     let wanted = [(1, "guest_stopped"), (3, ""), (2, ""), (4, "")];
     assert_eq!(ended, wanted.map(|(id, code)| (number(id), code)));
     assert!(!dir.path().join(claims[0].to_string()).exists());
+}
+
+/// While one slice starts, another one starts and ends, and a look at the host is answered. What else is for
+/// the same claim waits, and so does what may change the host, with what came after it.
+#[tokio::test]
+async fn a_start_that_goes_on_holds_up_no_other_claim() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = FakeControlPlane::start(dir.path()).await;
+    fake.change(|seen| seen.keeps_tasks = true);
+    let claims = [1, 2, 3].map(|number| ClaimId(Uuid::from_u128(number)));
+    let mut config = config(dir.path(), &dir.path().join("state"));
+    config.host = host_with_domains(dir.path(), &claims, "shut off");
+    let held = dir.path().join("held");
+    std::fs::write(&held, "").unwrap();
+    let begun = |claim: ClaimId| dir.path().join(format!("begun-{claim}")).exists();
+    let stop = run(config, &fake, Arc::new(FastClock));
+    let issue = |number, spec| issue_task(&fake, number, spec, Timestamp::NEVER);
+    issue(1, slice(claims[0], SliceAction::Start));
+    issue(2, slice(claims[1], SliceAction::Start));
+    fake.until("both starts", |_| begun(claims[0]) && begun(claims[1])).await;
+    issue(3, slice(claims[0], SliceAction::Probe));
+    issue(4, slice(claims[2], SliceAction::Stop));
+    issue(5, diagnostics());
+    issue(6, TaskSpec::SoftReset {});
+    issue(7, slice(claims[2], SliceAction::Probe));
+    let issued = fake.change(|seen| seen.polls);
+    fake.until("what goes beside", |seen| seen.results.len() == 2).await;
+    fake.until("more polls", |seen| seen.polls > issued + 5).await;
+    let ended = |results: &[(TaskId, TaskResult)]| -> Vec<u128> {
+        results.iter().map(|(id, _)| id.0.as_u128()).collect()
+    };
+    let mut beside = fake.change(|seen| ended(&seen.results));
+    beside.sort_unstable();
+    assert_eq!(beside, [4, 5]);
+    std::fs::remove_file(&held).unwrap();
+    fake.until("the others", |seen| seen.results.len() == 7).await;
+    let journal = dir.path().join("state/slice-tasks");
+    let is_empty = || std::fs::read_dir(&journal).unwrap().next().is_none();
+    fake.until("nothing left of what is over", |_| is_empty()).await;
+    stop.cancel();
+    let results = fake.change(|seen| std::mem::take(&mut seen.results));
+    assert!(results.iter().all(|(_, result)| result.succeeded), "{results:?}");
+    let place = |number| ended(&results).iter().position(|id| *id == number).unwrap();
+    assert!(place(1) < place(3), "one after the other for one claim");
+    assert!([1, 2, 3].iter().all(|number| place(*number) < place(6)), "the reset is alone");
+    assert!(place(6) < place(7), "nothing that came after it is before it");
+    let probed = results[place(3)].1.slice.clone().unwrap();
+    assert_eq!(probed.domain, DomainState::Running);
+}
+
+/// An agent that is ended amid the starts of two slices says of both that it does not know how far they came.
+#[tokio::test]
+async fn each_task_that_an_end_interrupts_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = FakeControlPlane::start(dir.path()).await;
+    fake.change(|seen| seen.keeps_tasks = true);
+    let claims = [1, 2].map(|number| ClaimId(Uuid::from_u128(number)));
+    let state = dir.path().join("state");
+    let host = host_with_domains(dir.path(), &claims, "shut off");
+    std::fs::write(dir.path().join("held"), "").unwrap();
+    let begun = |claim: &ClaimId| dir.path().join(format!("begun-{claim}"));
+    let start = || {
+        let config = AgentConfig { host: host.clone(), ..config(dir.path(), &state) };
+        run(config, &fake, Arc::new(FastClock))
+    };
+    let stop = start();
+    for (number, claim) in [(1, claims[0]), (2, claims[1])] {
+        issue_task(&fake, number, slice(claim, SliceAction::Start), Timestamp::NEVER);
+    }
+    fake.until("both starts", |_| claims.iter().all(|claim| begun(claim).exists())).await;
+    stop.cancel();
+    for claim in &claims {
+        std::fs::remove_file(begun(claim)).unwrap();
+    }
+    let again = start();
+    fake.until("both results", |seen| seen.results.len() == 2).await;
+    again.cancel();
+    let codes: Vec<String> =
+        fake.change(|seen| seen.results.iter().map(|(_, result)| result.code.clone()).collect());
+    assert_eq!(codes, ["task_interrupted", "task_interrupted"]);
+    assert!(claims.iter().all(|claim| !begun(claim).exists()), "and starts none again");
 }
 
 /// An authority that the system trusts certifies a server that takes the control plane's place.

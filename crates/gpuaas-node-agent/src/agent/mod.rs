@@ -7,20 +7,20 @@
 //! goes on at the longest pause.
 //!
 //! One file for each loop, all of which share the `state` of the agent: `enrollment`, `heartbeats`,
-//! `task_loop`, `wait_loop`, `gate_reports`, `renewals`, `slice_survey`.
+//! `task_loop`, `slice_loop`, `gate_reports`, `renewals`, `slice_survey`.
 
 mod answered_heartbeat;
 mod enrollment;
 mod gate_reports;
 mod heartbeats;
 mod renewals;
+mod slice_loop;
 mod slice_survey;
+mod slice_tasks;
 mod state;
 mod task_loop;
 mod trust;
 mod turns;
-mod wait_loop;
-mod waits;
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub async fn run(
         tokio::join!(
             heartbeats::run(&agent, &identity, ready),
             task_loop::run(&agent, &identity),
-            wait_loop::run(&agent),
+            slice_loop::run(&agent),
             gate_reports::run(&agent),
             renewals::run(&agent, &identity),
             slice_survey::run(&agent),

@@ -10,11 +10,11 @@ const INTERVAL_SECONDS: f64 = 120.0;
 
 /// Looks at the host before the agent does anything else to it.
 pub(super) async fn run_once(agent: &Agent) {
-    let (host, guest_calls) = (&agent.config.host, &agent.config.env.guest_calls);
-    if let Err(error) = slice::resume_guest_calls(host, guest_calls).await {
+    let (host, slices) = (&agent.config.host, &agent.config.env.slices);
+    if let Err(error) = slice::resume_guest_calls(host, slices).await {
         warn!(%error, "guests that are expected to call cannot be heard yet");
     }
-    let found = slice::reconcile_at_start(host, guest_calls).await;
+    let found = slice::reconcile_at_start(host, slices).await;
     for one in &found {
         warn!(discrepancy = %one, "slices of this host");
     }
@@ -28,7 +28,7 @@ pub(super) async fn run(agent: &Agent) {
     }
     loop {
         agent.clock.sleep(INTERVAL_SECONDS).await;
-        let (host, guest_calls) = (&agent.config.host, &agent.config.env.guest_calls);
-        agent.set_slice_discrepancies(slice::discrepancies(host, guest_calls).await);
+        let (host, slices) = (&agent.config.host, &agent.config.env.slices);
+        agent.set_slice_discrepancies(slice::discrepancies(host, slices).await);
     }
 }

@@ -12,8 +12,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::answered_heartbeat::AnsweredHeartbeat;
+use super::slice_tasks::SliceTasks;
 use super::turns::Turns;
-use super::waits::Waits;
 use crate::atomic_file;
 use crate::carried_out::CarriedOutTasks;
 use crate::clock::{AgentClock, Backoff};
@@ -93,10 +93,10 @@ pub(super) struct Agent {
     answered_heartbeat: Mutex<Option<AnsweredHeartbeat>>,
     /// Cancelled when the first heartbeat was accepted.
     pub(super) first_heartbeat: CancellationToken,
-    /// The task at hand.
+    /// The tasks at hand.
     pub(super) journal: TaskJournal,
-    /// Tasks that wait.
-    pub(super) waits: Waits,
+    /// Tasks of slices.
+    pub(super) slice_tasks: SliceTasks,
     /// Tasks that are behind this host.
     pub(super) carried_out: CarriedOutTasks,
     /// What of slices does not fit together on the host, as last seen.
@@ -133,7 +133,7 @@ impl Agent {
             host_changed: Notify::new(),
             turns: Turns::default(),
             answered_heartbeat: Mutex::default(),
-            waits: Waits::default(),
+            slice_tasks: SliceTasks::default(),
             first_heartbeat: CancellationToken::new(),
             slice_discrepancies: Mutex::default(),
             disk_full: AtomicBool::new(false),

@@ -1,8 +1,8 @@
 //! The loop that polls for tasks, verifies them, carries them out and submits their results.
 //!
-//! Tasks are carried out one after the other, but for those that only wait for something: `wait_loop` looks
-//! at them meanwhile. A control plane answers a poll at once as long as it has a task without a result,
-//! so while some wait the polls keep a distance.
+//! Tasks of slices go to `slice_loop`, which carries them out beside each other; all others are carried
+//! out here, one after the other. A control plane answers a poll at once as long as it has a task without
+//! a result, so while all that it sends are under way the polls keep a distance.
 
 use gpuaas_bundle::order::OrderFault;
 use gpuaas_bundle::{Envelope, order};
@@ -10,6 +10,7 @@ use gpuaas_types::agent::{SignedTask, Task, TaskBatch, TaskResult, TaskSpec};
 use gpuaas_types::{TaskId, Timestamp};
 use tracing::{info, warn};
 
+use super::slice_tasks::Admission;
 use super::state::{Agent, DISK_FULL, pause_seconds};
 use super::{gate_reports, heartbeats};
 use crate::atomic_file;
@@ -24,20 +25,37 @@ use crate::tasks;
 /// time, and by no more than so many seconds: a clock that is further off decides nothing.
 const MAX_CLOCK_OFFSET_SECONDS: f64 = 300.0;
 
-/// Seconds between two polls while all that the control plane sends are tasks that wait.
+/// Seconds between two polls while all that the control plane sends is under way, and how many more
+/// there are after each poll that brought nothing else, up to the longest: an erase takes hours.
 const PAUSE_SECONDS: f64 = 1.0;
+const LONGEST_PAUSE_SECONDS: f64 = 5.0;
+
+/// How far a task is after the control plane has sent it, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    /// It waits until no task of a slice is under way, and what was sent after it waits for it.
+    Held,
+    /// It was begun before, or is to begin once its claim has nothing else under way.
+    UnderWay,
+    /// It is carried out beside others from now on.
+    Begun,
+    /// It has a result.
+    Done,
+}
 
 /// Polls for tasks for ever, from the first accepted heartbeat on.
 pub(super) async fn run(agent: &Agent, identity: &Identity) {
     let mut backoff = agent.backoff("tasks");
     agent.first_heartbeat.cancelled().await;
-    finish_previous_task(agent).await;
+    finish_previous_tasks(agent).await;
+    let mut pause = PAUSE_SECONDS;
     loop {
         if identity.poll_seconds == 0 {
             agent.heartbeat_accepted.notified().await;
         }
         let turn = agent.turns.of_poll().await;
         let polled_at = agent.clock.monotonic_seconds();
+        agent.slice_tasks.forget_ended();
         let polled = poll(agent, identity, polled_at).await;
         drop(turn);
         match polled {
@@ -46,19 +64,24 @@ pub(super) async fn run(agent: &Agent, identity: &Identity) {
                 if let Some(at) = batch.at {
                     agent.set_clock_offset_seconds(agent.clock.now().seconds_since(at));
                 }
-                let is_idle = batch.tasks.is_empty() && identity.poll_seconds > 0;
-                agent.waits.retain(&batch.tasks);
-                let mut waiting = 0;
-                for task in &batch.tasks {
-                    waiting += usize::from(!process_task(agent, identity, task).await);
+                agent.slice_tasks.retain_waits(&batch.tasks);
+                let furthest = process_tasks(agent, identity, &batch.tasks).await;
+                if furthest >= Some(Progress::Begun) {
+                    pause = PAUSE_SECONDS;
                 }
-                if waiting > 0 && waiting == batch.tasks.len() {
-                    agent.waits.ended(&*agent.clock, PAUSE_SECONDS).await;
-                }
-                if is_idle {
-                    // A control plane that does not hold the request must not be hammered.
-                    let held_seconds = agent.clock.monotonic_seconds() - polled_at;
-                    agent.clock.sleep(1.0 - held_seconds).await;
+                match furthest {
+                    Some(Progress::Done) => {}
+                    Some(_) => {
+                        let is_any_ended = agent.slice_tasks.ended(&*agent.clock, pause).await;
+                        pause = if is_any_ended { PAUSE_SECONDS } else { pause + PAUSE_SECONDS };
+                        pause = pause.min(LONGEST_PAUSE_SECONDS);
+                    }
+                    None if identity.poll_seconds > 0 => {
+                        // A control plane that does not hold the request must not be hammered.
+                        let held_seconds = agent.clock.monotonic_seconds() - polled_at;
+                        agent.clock.sleep(1.0 - held_seconds).await;
+                    }
+                    None => {}
                 }
             }
             Err(error) => {
@@ -91,41 +114,79 @@ async fn poll(
     polled
 }
 
-/// Carries out a task that is admitted, and submits its result; of one that is not, the reason. Answers
-/// whether that is done: a task that waits is waited for from now on.
-async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Envelope>) -> bool {
-    let admitted =
-        order::admit(&task.order, &agent.task_keys(), identity.node_id, corrected_now(agent));
-    let result = match admitted {
+/// How far the furthest of `tasks` is; none: there are none.
+async fn process_tasks(
+    agent: &Agent,
+    identity: &Identity,
+    tasks: &[SignedTask<Envelope>],
+) -> Option<Progress> {
+    let mut furthest = None;
+    for task in tasks {
+        let progress = process_task(agent, identity, task).await;
+        furthest = furthest.max(Some(progress));
+        if progress == Progress::Held {
+            break;
+        }
+    }
+    furthest
+}
+
+/// Has a task carried out that is admitted, or refuses it.
+async fn process_task(agent: &Agent, identity: &Identity, task: &SignedTask<Envelope>) -> Progress {
+    if agent.slice_tasks.contains(task.id) {
+        return Progress::UnderWay;
+    }
+    let result = match admit(agent, identity, task) {
+        Ok(admitted) => match agent.slice_tasks.admission(&admitted.spec) {
+            Admission::Alone => execute_journaled(agent, &admitted).await,
+            Admission::Beside => {
+                agent.slice_tasks.begin(admitted);
+                return Progress::Begun;
+            }
+            Admission::AfterItsClaim => return Progress::UnderWay,
+            Admission::AfterAll => return Progress::Held,
+        },
+        Err(refusal) => refusal,
+    };
+    hand_in(agent, task.id, &result).await;
+    Progress::Done
+}
+
+/// The task that was signed, where this host may carry it out now; else the refusal.
+fn admit(
+    agent: &Agent,
+    identity: &Identity,
+    task: &SignedTask<Envelope>,
+) -> Result<Task, TaskResult> {
+    let keys = agent.task_keys();
+    let admitted = order::admit(&task.order, &keys, identity.node_id, corrected_now(agent));
+    match admitted {
         Ok(admitted) if agent.carried_out.contains(admitted.id) => {
-            refused("task_replayed", "this host has carried it out before")
+            Err(refused("task_replayed", "this host has carried it out before"))
         }
         // A clock that is far behind would take a task of long ago for one of now.
         Ok(admitted) if admitted.id == task.id => match clock_fault(agent) {
-            Some(fault) if agent.clock_offset_seconds() < 0.0 => refused("task_clock", &fault),
-            _ if agent.waits.begin(&admitted, agent.clock.monotonic_seconds()) => return false,
-            _ => execute_journaled(agent, &admitted).await,
+            Some(fault) if agent.clock_offset_seconds() < 0.0 => Err(refused("task_clock", &fault)),
+            _ => Ok(admitted),
         },
-        Ok(admitted) => refused("task_id_mismatch", &format!("it is task {}", admitted.id)),
-        Err(fault @ OrderFault::Expired { .. }) => match clock_fault(agent) {
+        Ok(admitted) => Err(refused("task_id_mismatch", &format!("it is task {}", admitted.id))),
+        Err(fault @ OrderFault::Expired { .. }) => Err(match clock_fault(agent) {
             Some(clock) => refused("task_clock", &clock),
             None => refused(fault.code(), &fault.to_string()),
-        },
-        Err(fault) => refused(fault.code(), &fault.to_string()),
-    };
-    hand_in(agent, task.id, &result).await;
-    true
+        }),
+        Err(fault) => Err(refused(fault.code(), &fault.to_string())),
+    }
 }
 
 /// Submits a result, after the gates of a host that the task changed: what one said before the change
 /// is not to be the last word once the result is in.
-async fn hand_in(agent: &Agent, id: TaskId, result: &TaskResult) {
+pub(super) async fn hand_in(agent: &Agent, id: TaskId, result: &TaskResult) {
     if !result.changes.is_empty() {
         gate_reports::report_once(agent).await;
         agent.host_changed.notify_one();
     }
     submit_result(agent, id, result).await;
-    agent.journal.clear();
+    agent.journal.clear(id);
 }
 
 /// The time that decides whether a task has expired.
@@ -145,7 +206,7 @@ fn clock_fault(agent: &Agent) -> Option<String> {
 }
 
 /// Records the task, carries it out, and records its result.
-async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult {
+pub(super) async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult {
     let reboot = match (&task.spec, agent.config.host.root()) {
         (TaskSpec::Reboot { .. }, Some(root)) => Some(PendingReboot::from_host(root)),
         _ => None,
@@ -183,12 +244,16 @@ fn remember(agent: &Agent, id: TaskId, expires_at: Timestamp) {
     }
 }
 
-/// Submits the result that an earlier process of this agent left, or reports the task that it was
+/// Submits the results that an earlier process of this agent left, or reports the tasks that it was
 /// ended amid.
-async fn finish_previous_task(agent: &Agent) {
-    let Some(TaskEntry { id, spec, expires_at, result, reboot }) = agent.journal.read() else {
-        return;
-    };
+async fn finish_previous_tasks(agent: &Agent) {
+    for entry in agent.journal.entries() {
+        finish_previous_task(agent, entry).await;
+    }
+}
+
+async fn finish_previous_task(agent: &Agent, entry: TaskEntry) {
+    let TaskEntry { id, spec, expires_at, result, reboot } = entry;
     let result = match (result, reboot) {
         (Some(result), _) => result,
         (None, Some(pending)) if pending.is_over(&agent.config.host) => {
@@ -197,7 +262,7 @@ async fn finish_previous_task(agent: &Agent) {
         }
         (None, _) if spec.may_repeat() => {
             info!(task = %id, "a task was interrupted; it is done again when it is sent again");
-            return agent.journal.clear();
+            return agent.journal.clear(id);
         }
         (None, _) => {
             refused("task_interrupted", "the agent was ended amid it; how far it came is not known")

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpuaas_bundle::Digest;
-use gpuaas_types::agent::{AgentVersion, Change, Operation, TaskResult};
+use gpuaas_types::agent::{AgentVersion, Change, Operation, TaskResult, TaskSpec};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
@@ -34,7 +34,7 @@ use super::operation::{OperationContext, OperationError, OperationOutcome};
 use crate::atomic_file;
 use crate::command::{CommandError, CommandRunner};
 use crate::env::LaunchCommand;
-use crate::task_journal::TaskJournal;
+use crate::task_journal::{TaskEntry, TaskJournal};
 
 /// Trials of a new executable; and starts of one from which no heartbeat is accepted.
 const ATTEMPTS: u32 = 3;
@@ -273,7 +273,10 @@ pub(crate) fn roll_back(state: &Path, executable: &Path, cause: &str) -> io::Res
     fs::rename(sibling(executable, "previous"), executable)?;
     File::open(executable.parent().unwrap_or(Path::new(".")))?.sync_all()?;
     let journal = TaskJournal::new(Some(state));
-    if let Some(mut task) = journal.read() {
+    let is_update = |entry: &TaskEntry| {
+        matches!(&entry.spec, TaskSpec::Operate { operation: Operation::AgentUpdate { .. }, .. })
+    };
+    if let Some(mut task) = journal.entries().into_iter().find(is_update) {
         let PendingUpdate { from, to, .. } = &pending;
         task.result = Some(TaskResult {
             code: "agent_rolled_back".to_owned(),

@@ -157,7 +157,7 @@ fn write_kernel_host(dir: &Path, shows_settings: bool) -> Host {
 async fn on_kernel(host: &Host, action: SliceAction) -> gpuaas_types::agent::TaskResult {
     let mut task = task(action);
     "/dev/nvme0n1".clone_into(&mut task.devices[0].drive.as_mut().unwrap().path);
-    run(host, &GuestCallListener::default(), &task).await
+    run(host, &SliceEnv::default(), &task).await
 }
 
 fn driver_of(dir: &Path, address: &str) -> String {

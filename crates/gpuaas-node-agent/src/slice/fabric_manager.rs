@@ -7,6 +7,7 @@
 use async_trait::async_trait;
 use gpuaas_types::topology::FabricPartition;
 use host_facts::topology::queries::{FABRIC_CLIENT, fabric_partitions};
+use tokio::sync::Mutex;
 
 use super::error::SliceHostError;
 use crate::command::CommandRunner;
@@ -17,6 +18,8 @@ const CALL_SECONDS: u64 = 120;
 /// What keeps the GPUs of guests apart on NVSwitches.
 #[async_trait]
 pub trait FabricManager: Send + Sync {
+    /// Held by whoever looks at partitions to change them: what it sees stays so meanwhile.
+    fn turn(&self) -> &Mutex<()>;
     /// Each partition, active or not.
     async fn partitions(&self) -> Result<Vec<FabricPartition>, SliceHostError>;
     /// Has the switches join the GPUs of a partition; whether they do is in the list.
@@ -28,10 +31,15 @@ pub trait FabricManager: Send + Sync {
 /// The fabric manager that this host's client reaches.
 pub(super) struct FabricClient<'a> {
     pub(super) runner: CommandRunner<'a>,
+    pub(super) turn: &'a Mutex<()>,
 }
 
 #[async_trait]
 impl FabricManager for FabricClient<'_> {
+    fn turn(&self) -> &Mutex<()> {
+        self.turn
+    }
+
     async fn partitions(&self) -> Result<Vec<FabricPartition>, SliceHostError> {
         let output = self.runner.query(FABRIC_CLIENT, &["-l"], CALL_SECONDS).await?;
         fabric_partitions(&output.stdout).ok_or_else(|| {

@@ -18,6 +18,7 @@ use host_facts::HostRoot;
 use host_facts::topology::ASSIGNED_IDENTITIES;
 use serde_json::Value;
 
+use super::env::SliceEnv;
 use super::fabric_manager::{FabricClient, FabricManager};
 use super::functions::HostFunctions;
 use super::guest_call::{self, GuestCallSettings};
@@ -62,18 +63,16 @@ pub(super) struct LiveSliceHost<'a> {
 }
 
 impl<'a> LiveSliceHost<'a> {
-    /// The host that the agent works on, and what hears its guests.
+    /// The host that the agent works on, and what its slices share.
     ///
     /// # Errors
     /// [`CommandError::HostNotLive`].
-    pub(super) fn new(
-        host: &'a Host,
-        listener: &'a GuestCallListener,
-    ) -> Result<Self, CommandError> {
+    pub(super) fn new(host: &'a Host, env: &'a SliceEnv) -> Result<Self, CommandError> {
         let runner = CommandRunner::for_host(host)?;
         let none = CommandError::HostNotLive("a simulated host without files has no slices");
         let root = host.root().cloned().ok_or(none)?;
-        Ok(Self { runner, root, host, listener, fabric: FabricClient { runner } })
+        let fabric = FabricClient { runner, turn: &env.fabric_turn };
+        Ok(Self { runner, root, host, listener: &env.guest_calls, fabric })
     }
 
     async fn virsh(&self, arguments: &[&str]) -> Result<(), SliceHostError> {

@@ -10,6 +10,7 @@
 mod actions;
 mod binding;
 mod canary;
+mod env;
 mod error;
 mod fabric_manager;
 mod functions;
@@ -36,6 +37,7 @@ mod tests;
 use gpuaas_types::agent::TaskResult;
 use gpuaas_types::slice::{DomainState, SliceReport, SliceTask};
 
+pub use self::env::SliceEnv;
 pub use self::fabric_manager::FabricManager;
 pub use self::guest_listener::{EMULATED_PORT_FILE, GuestCallListener};
 pub use self::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
@@ -69,34 +71,27 @@ fn result(ended: Result<String, SliceHostError>, report: SliceReport) -> TaskRes
 ///
 /// # Errors
 /// The address of the slice bridge cannot be listened on; a later task of the slice tries again.
-pub(crate) async fn resume_guest_calls(
-    host: &Host,
-    listener: &GuestCallListener,
-) -> Result<(), SliceHostError> {
-    listener.update(&host.with_slice_devices()).await
+pub(crate) async fn resume_guest_calls(host: &Host, env: &SliceEnv) -> Result<(), SliceHostError> {
+    env.guest_calls.update(&host.with_slice_devices()).await
 }
 
 /// What of slices does not fit together on the host, a sentence each; none where slices were never
 /// launched. What cannot be looked at is logged.
-pub(crate) async fn discrepancies(host: &Host, listener: &GuestCallListener) -> Vec<String> {
-    find_discrepancies(host, listener, false).await
+pub(crate) async fn discrepancies(host: &Host, env: &SliceEnv) -> Vec<String> {
+    find_discrepancies(host, env, false).await
 }
 
 /// The same when the agent starts: domains of no claim are stopped where the host's settings want it.
-pub(crate) async fn reconcile_at_start(host: &Host, listener: &GuestCallListener) -> Vec<String> {
-    find_discrepancies(host, listener, true).await
+pub(crate) async fn reconcile_at_start(host: &Host, env: &SliceEnv) -> Vec<String> {
+    find_discrepancies(host, env, true).await
 }
 
-async fn find_discrepancies(
-    host: &Host,
-    listener: &GuestCallListener,
-    starts: bool,
-) -> Vec<String> {
+async fn find_discrepancies(host: &Host, env: &SliceEnv, starts: bool) -> Vec<String> {
     let host = host.with_slice_devices();
     let Some(root) = host.root().filter(|root| reconcile::had_slices(root)) else {
         return Vec::new();
     };
-    let Ok(live) = live::LiveSliceHost::new(&host, listener) else { return Vec::new() };
+    let Ok(live) = live::LiveSliceHost::new(&host, env) else { return Vec::new() };
     let stops = starts && guest_call::stops_unclaimed_domains(root);
     match reconcile::find_discrepancies(&live, stops).await {
         Ok(found) => found.iter().map(ToString::to_string).collect(),
@@ -108,8 +103,8 @@ async fn find_discrepancies(
 }
 
 /// Carries out `task` on the host that this agent works on.
-pub(crate) async fn run(host: &Host, listener: &GuestCallListener, task: &SliceTask) -> TaskResult {
-    match live::LiveSliceHost::new(&host.with_slice_devices(), listener) {
+pub(crate) async fn run(host: &Host, env: &SliceEnv, task: &SliceTask) -> TaskResult {
+    match live::LiveSliceHost::new(&host.with_slice_devices(), env) {
         Ok(live) => carry_out(&live, task).await,
         Err(error) => not_live(&error),
     }
@@ -119,12 +114,12 @@ pub(crate) async fn run(host: &Host, listener: &GuestCallListener, task: &SliceT
 /// agent works on; none: it is still to be waited for.
 pub(crate) async fn check_guest(
     host: &Host,
-    listener: &GuestCallListener,
+    env: &SliceEnv,
     task: &SliceTask,
     waited_seconds: f64,
 ) -> Option<TaskResult> {
     let host = host.with_slice_devices();
-    let live = match live::LiveSliceHost::new(&host, listener) {
+    let live = match live::LiveSliceHost::new(&host, env) {
         Ok(live) => live,
         Err(error) => return Some(not_live(&error)),
     };

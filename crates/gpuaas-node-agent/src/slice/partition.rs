@@ -37,6 +37,7 @@ pub(super) async fn activate(
 ) -> Result<(), SliceHostError> {
     let Some(wanted) = &task.partition else { return Ok(()) };
     let manager = host.fabric_manager();
+    let _turn = manager.turn().lock().await;
     let (own, all) = find(manager, wanted).await?;
     let overlaps = |other: &&FabricPartition| {
         other.active
@@ -87,8 +88,10 @@ pub(super) async fn roll_back(
     found: &mut Preparation,
 ) -> Option<String> {
     let partition = found.partition.clone()?;
+    let manager = host.fabric_manager();
+    let _turn = manager.turn().lock().await;
     let ended = async {
-        deactivate_and_look(host.fabric_manager(), &partition).await?;
+        deactivate_and_look(manager, &partition).await?;
         found.partition = None;
         host.keep_preparation(task.claim_id, found).await
     };
@@ -101,7 +104,9 @@ pub(super) async fn deactivate(host: &dyn SliceHost, task: &SliceTask) -> Option
     let first = task.devices.first().map(|one| one.slot).unwrap_or_default();
     let mut seen = proof(first, ProofSubject::PartitionInactive, &name(&wanted.modules));
     "fabric manager".clone_into(&mut seen.reader);
-    match deactivate_and_look(host.fabric_manager(), wanted).await {
+    let manager = host.fabric_manager();
+    let _turn = manager.turn().lock().await;
+    match deactivate_and_look(manager, wanted).await {
         Ok(was_active) => {
             let method = if was_active { "deactivated" } else { "it was not active" };
             (seen.method, seen.result) = (method.to_owned(), ProofResult::Proven);

@@ -38,13 +38,14 @@ struct State {
 #[derive(Debug)]
 pub struct StandInFabricManager {
     state: Mutex<State>,
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl Default for StandInFabricManager {
     fn default() -> Self {
         let state =
             State { active: [false; PARTITIONS.len()], refuses: false, stays: false, calls: 0 };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), turn: tokio::sync::Mutex::default() }
     }
 }
 
@@ -88,6 +89,10 @@ fn refused(id: u32, status: i32) -> SliceHostError {
 
 #[async_trait]
 impl FabricManager for StandInFabricManager {
+    fn turn(&self) -> &tokio::sync::Mutex<()> {
+        &self.turn
+    }
+
     async fn partitions(&self) -> Result<Vec<FabricPartition>, SliceHostError> {
         let active = self.state.lock().active;
         let all = (0..).zip(PARTITIONS).zip(active);

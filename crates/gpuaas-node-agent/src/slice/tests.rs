@@ -247,13 +247,13 @@ exit 0
 async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let host = write_host(dir.path());
-    let listener = GuestCallListener::default();
+    let env = SliceEnv::default();
     let mut ended = Vec::new();
     for action in LAUNCH.into_iter().chain(RELEASE) {
         let mut task = task(action);
         let drive = task.devices[0].drive.as_mut().unwrap();
         "/dev/nvme0n1".clone_into(&mut drive.path);
-        let result = run(&host, &listener, &task).await;
+        let result = run(&host, &env, &task).await;
         assert!(result.succeeded, "{action}: {result:?}");
         if action == SliceAction::Prepare {
             let drive = std::fs::read(dir.path().join("root/dev/nvme0n1")).unwrap();
@@ -266,7 +266,7 @@ async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
     // The kernel kept the partitions of the tenant until it was told to look.
     let mut again = task(SliceAction::Verify);
     "/dev/nvme0n1".clone_into(&mut again.devices[0].drive.as_mut().unwrap().path);
-    let verified = run(&host, &listener, &again).await;
+    let verified = run(&host, &env, &again).await;
     assert!(verified.succeeded, "the drive may be used again: {verified:?}");
     let reset = std::fs::read(dir.path().join("root/sys/bus/pci/devices/0000:19:00.0/reset"));
     assert_eq!(reset.unwrap(), b"1\n");
@@ -290,7 +290,7 @@ async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
         ]
     );
     let fixed = Host::Fixed(std::sync::Arc::new(serde_json::json!({})));
-    let refused = run(&fixed, &listener, &task(SliceAction::Verify)).await;
+    let refused = run(&fixed, &env, &task(SliceAction::Verify)).await;
     assert_eq!(refused.code, "host_not_live");
 }
 
@@ -304,7 +304,7 @@ async fn a_line_for_dnsmasq_is_an_address_or_nothing() {
         let mut task = task(SliceAction::Prepare);
         line.clone_into(&mut task.seed.as_mut().unwrap().dhcp_host);
         "/dev/nvme0n1".clone_into(&mut task.devices[0].drive.as_mut().unwrap().path);
-        let refused = run(&host, &GuestCallListener::default(), &task).await;
+        let refused = run(&host, &SliceEnv::default(), &task).await;
         assert_eq!(refused.code, "seed_invalid", "{line}: {}", refused.message);
     }
     assert!(!dir.path().join("root/var/lib/gpuaas/dhcp-hosts").exists());
@@ -348,14 +348,14 @@ async fn a_guest_is_ready_once_it_called_with_its_own_token_and_once_only() {
     let settings = root.join("etc/gpuaas/slice.env");
     let text = std::fs::read_to_string(&settings).unwrap();
     std::fs::write(&settings, text + "GPUAAS_SLICE_GUEST_CALL_PORT=18775\n").unwrap();
-    let carry_out = async |listener: &GuestCallListener, action| {
+    let carry_out = async |env: &SliceEnv, action| {
         let mut task = task(action);
         "/dev/nvme0n1".clone_into(&mut task.devices[0].drive.as_mut().unwrap().path);
-        run(&host, listener, &task).await
+        run(&host, env, &task).await
     };
-    let listener = GuestCallListener::default();
+    let env = SliceEnv::default();
     for action in &LAUNCH[..4] {
-        assert!(carry_out(&listener, *action).await.succeeded, "{action}");
+        assert!(carry_out(&env, *action).await.succeeded, "{action}");
     }
     let kept = std::fs::read_to_string(root.join("var/lib/gpuaas/dhcp-hosts/02-00-00-00-00-03"));
     assert_eq!(kept.unwrap(), "02:00:00:00:00:03,10.100.0.13\n");
@@ -370,25 +370,25 @@ async fn a_guest_is_ready_once_it_called_with_its_own_token_and_once_only() {
     let long = format!("POST {path} HTTP/1.1\r\nCookie: {}", "x".repeat(9000));
     assert!(answer_to(&root, &long).await.contains(" 431 "));
     // The agent is restarted before the guest calls, and before it is asked for the call.
-    drop(listener);
-    let listener = GuestCallListener::default();
-    resume_guest_calls(&host, &listener).await.unwrap();
+    drop(env);
+    let env = SliceEnv::default();
+    resume_guest_calls(&host, &env).await.unwrap();
     assert_eq!(answer_to(&root, &post(&path)).await, "HTTP/1.1 204 No Content");
     assert_eq!(answer_to(&root, &post(&path)).await, "HTTP/1.1 410 Gone");
-    let listener = GuestCallListener::default();
-    let ready = carry_out(&listener, SliceAction::AwaitGuest).await;
+    let env = SliceEnv::default();
+    let ready = carry_out(&env, SliceAction::AwaitGuest).await;
     assert!(ready.succeeded && ready.message.starts_with("the guest called from 127.0.0.1"));
     assert!(!ready.message.contains(token));
     // A seed that is written anew has another token, and the call before does not count.
-    assert!(carry_out(&listener, SliceAction::Stop).await.succeeded);
-    assert!(carry_out(&listener, SliceAction::Prepare).await.succeeded);
+    assert!(carry_out(&env, SliceAction::Stop).await.succeeded);
+    assert!(carry_out(&env, SliceAction::Prepare).await.succeeded);
     assert_ne!(called_path(&root), path);
     assert_eq!(answer_to(&root, &post(&path)).await, "HTTP/1.1 404 Not Found");
     for action in &RELEASE {
-        assert!(carry_out(&listener, *action).await.succeeded, "{action}");
+        assert!(carry_out(&env, *action).await.succeeded, "{action}");
     }
     std::fs::write(&settings, "GPUAAS_SLICE_GUEST_CALL_PORT=many\n").unwrap();
-    assert_eq!(carry_out(&listener, SliceAction::Prepare).await.code, "guest_call_settings");
+    assert_eq!(carry_out(&env, SliceAction::Prepare).await.code, "guest_call_settings");
 }
 
 #[tokio::test]
@@ -396,9 +396,9 @@ async fn a_domain_of_no_claim_is_reported_and_stopped_only_where_the_host_wants_
     let dir = tempfile::tempdir().unwrap();
     let host = write_host(dir.path());
     let root = dir.path().join("root");
-    let listener = GuestCallListener::default();
+    let env = SliceEnv::default();
     let calls = || std::fs::read_to_string(dir.path().join("calls")).unwrap_or_default();
-    assert!(reconcile_at_start(&host, &listener).await.is_empty());
+    assert!(reconcile_at_start(&host, &env).await.is_empty());
     assert_eq!(calls(), "", "a host that never had slices is not asked");
     std::fs::create_dir_all(root.join("var/lib/gpuaas/slices")).unwrap();
     let (ours, theirs) = (format!("gpuaas-{}", claim_id()), "somebodys-own");
@@ -406,14 +406,14 @@ async fn a_domain_of_no_claim_is_reported_and_stopped_only_where_the_host_wants_
     std::fs::write(dir.path().join("state"), "running").unwrap();
     let unclaimed = |name: &str, how: &str| format!("slice_domain_unclaimed: domain {name} {how}");
     let left = unclaimed(theirs, "is of no claim of this host");
-    let found = reconcile_at_start(&host, &listener).await;
+    let found = reconcile_at_start(&host, &env).await;
     assert_eq!(found, [unclaimed(&ours, "is of no claim of this host"), left.clone()]);
     assert!(commands_run(dir.path()).is_empty(), "it is reported only");
     std::fs::write(root.join("etc/gpuaas/slice.env"), "GPUAAS_SLICE_UNCLAIMED_DOMAINS=stop\n")
         .unwrap();
-    assert_eq!(discrepancies(&host, &listener).await, found);
+    assert_eq!(discrepancies(&host, &env).await, found);
     assert!(commands_run(dir.path()).is_empty(), "only a start of the agent stops it");
-    let found = reconcile_at_start(&host, &listener).await;
+    let found = reconcile_at_start(&host, &env).await;
     assert_eq!(found, [unclaimed(&ours, "was of no claim and is stopped"), left]);
     let run = commands_run(dir.path()).join("\n");
     assert!(run.contains(&format!("destroy {ours}")) && run.contains("undefine --nvram"), "{run}");
