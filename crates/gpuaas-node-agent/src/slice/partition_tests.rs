@@ -1,5 +1,9 @@
 //! Partitions of NVSwitches: activated for a guest, inactive after it, and never another guest's.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
 use gpuaas_types::slice::{ProofResult, ProofSubject, SliceAction, SlicePartition, SliceTask};
 
 use super::tests::task;
@@ -77,4 +81,21 @@ async fn refusals_and_partitions_that_stay_are_seen_and_a_restart_is_no_obstacle
     let mut other = with_partition(SliceAction::Prepare);
     other.partition = Some(SlicePartition { id: 3, modules: vec![1, 2] });
     assert_eq!(carry_out(&host, &other).await.code, "partition_unknown");
+}
+
+/// Launches and releases of other claims go on beside one: what one sees of the partitions is so until it has
+/// changed them.
+#[tokio::test]
+async fn one_at_a_time_changes_partitions() {
+    let host = StandInHost::default();
+    for (action, active) in [(SliceAction::Prepare, vec![3]), (SliceAction::Reset, Vec::new())] {
+        let calls = host.fabric().calls();
+        let turn = host.fabric().turn().lock().await;
+        let task = with_partition(action);
+        let mut waiting = pin!(carry_out(&host, &task));
+        let is_pending = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending && host.fabric().calls() == calls, "{action}");
+        drop(turn);
+        assert_eq!((waiting.await.code, host.fabric().active()), (String::new(), active));
+    }
 }
