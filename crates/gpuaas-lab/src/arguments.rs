@@ -219,6 +219,9 @@ pub struct BenchIdleArgs {
     /// `postgres://...` instead of the embedded store.
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
+    /// How many control planes share the database, each with its part of the agents.
+    #[arg(long, value_name = "R", default_value_t = 1, requires_if("2", "database"))]
+    pub replicas: usize,
     /// Seed of everything random.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,

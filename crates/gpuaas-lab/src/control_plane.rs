@@ -168,6 +168,12 @@ impl ControlPlaneProcess {
         Self { plan, log, child: None }
     }
 
+    /// What it was started as.
+    #[must_use]
+    pub const fn plan(&self) -> &ControlPlanePlan {
+        &self.plan
+    }
+
     /// Its process.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {

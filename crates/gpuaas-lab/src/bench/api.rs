@@ -2,7 +2,8 @@
 //!
 //! The control plane is a process of its own with a fleet that is active and sends heartbeats, and the
 //! clients are here, each with one request under way: ten single reads and one page of a hundred nodes
-//! for each change of a node, as a console and scripts beside it would ask.
+//! for each change of a node, as a console and scripts beside it would ask. They begin a heartbeat's period
+//! after the last node became active: what is left of the onboarding is none of theirs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -139,6 +140,7 @@ async fn with_control_plane(
     let machines = simulator.machine_inventory().await?;
     fleet::add_site_and_profile(&client, simulator).await?;
     fleet::onboard_all(&client, &machines, &RealClock, 0.0, terminal).await?;
+    fleet::settle().await;
     let token = std::fs::read_to_string(plan.token_file())
         .map_err(|error| Failure::local(CommandCode::TokenUnreadable, error.to_string()))?;
     let asking = Asking {

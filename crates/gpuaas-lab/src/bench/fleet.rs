@@ -1,16 +1,51 @@
-//! What the benchmarks of a whole fleet share: its site and profile, and the onboarding of every
-//! machine.
+//! What the benchmarks of a whole fleet share: its control planes, its site and profile, and the
+//! onboarding of every machine.
+
+use std::path::Path;
 
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock, RealClock};
+use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
+use gpuaas_types::codes::CommandCode;
 
+use crate::control_plane::{ControlPlanePlan, ControlPlaneProcess};
+use crate::lab_setup::free_port;
 use crate::operator::{self, Arrivals};
 use crate::progress::LabProgress;
 use crate::record::MachineInventory;
 use crate::simulator::Simulator;
 use crate::watch;
+
+/// Starts the control planes beside the first one, `replicas` with it, on its database and with its keys,
+/// each a process of its own.
+///
+/// # Errors
+/// `benchmark_unusable` where their database is the embedded one; what keeps one from starting.
+pub async fn start_others(
+    first: &ControlPlanePlan,
+    replicas: usize,
+    folder: &Path,
+) -> Result<Vec<ControlPlaneProcess>, Failure> {
+    if replicas > 1 && first.database.is_none() {
+        let detail = "control planes share a PostgreSQL database, and no other";
+        return Err(Failure::usage(CommandCode::BenchmarkUnusable, detail)
+            .hint("name one with --database postgres://..., or leave --replicas out"));
+    }
+    let mut others = Vec::new();
+    for number in 1..replicas {
+        let data = folder.join(format!("control-plane-{number}"));
+        let node_listen = first.node_listen.map(|_| free_port()).transpose()?;
+        let plan = ControlPlanePlan { listen: free_port()?, node_listen, data, ..first.clone() };
+        plan.share_keys(first)?;
+        let log = folder.join(format!("serve-{number}.log"));
+        let mut process = ControlPlaneProcess::new(plan, log);
+        process.start().await?;
+        others.push(process);
+    }
+    Ok(others)
+}
 
 /// Adds the simulator's region as the site of the fleet, and the fleet's profile.
 ///
@@ -46,4 +81,14 @@ pub async fn onboard_all(
     let (named, settled) = tokio::join!(operator::onboard(client, machines, arrivals), settled);
     progress.end();
     named.and(settled)
+}
+
+/// Waits until agents that have just enrolled do what agents do all day: a heartbeat's period.
+pub async fn settle() {
+    pass(f64::from(HEARTBEAT_INTERVAL_SECONDS)).await;
+}
+
+/// Waits.
+pub async fn pass(seconds: f64) {
+    RealClock.sleep_until(RealClock.now().plus_seconds(seconds)).await;
 }

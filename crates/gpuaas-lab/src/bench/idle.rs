@@ -4,12 +4,14 @@
 //! every machine and then only reads `/proc` and two counters. Each host runs the agent's own code: it
 //! enrolls with a key of its own, and from then on sends heartbeats and waits for tasks over TLS with its
 //! certificate, from an address of its own of loopback, on the connections that an agent keeps open. The
-//! control plane has its own limits and periods. What is left of the onboarding (polls that began then,
+//! control plane has its own limits and periods. Control planes that share a database have a part of the
+//! agents each, and what they use is added up. What is left of the onboarding (polls that began then,
 //! handshakes) is not counted: the measured interval begins a heartbeat's period after the last node
 //! became active. Memory is read at its end, and is that of a process that has onboarded them all.
 
 use std::path::Path;
 
+use gpuaas_client::ApiClient;
 use gpuaas_client::failure::{Exit, Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, ClockChoice, RealClock};
@@ -29,9 +31,11 @@ use crate::operator::SITE;
 use crate::region::temporary_dir;
 use crate::simulator::{Simulator, SimulatorPlan};
 
-/// Open files of either process that are for anything else: the control plane keeps some for its
-/// operators, for silent connections and for itself.
+/// Open files of a control plane that are for anything else than agents: it keeps some for its operators,
+/// for silent connections and for itself.
 const OTHER_FILES: u64 = 2_560;
+/// Those of the region: the control planes' connections to it, and its own.
+const REGION_FILES: u64 = 400;
 /// How the lines of the metrics begin that count heartbeats: requests of their own, and polls that stand
 /// for one.
 const HEARTBEATS: &str = "gpuaas_heartbeats_total{form=";
@@ -41,13 +45,15 @@ const HEARTBEATS: &str = "gpuaas_heartbeats_total{form=";
 pub struct IdleReport {
     /// Active nodes.
     pub nodes: usize,
+    /// Control planes that share them.
+    pub replicas: usize,
     /// Database: `sqlite` or `postgres`.
     pub database: &'static str,
     /// Length of the measured interval.
     pub seconds: f64,
-    /// Share of one core that the control plane used, in percent; a PostgreSQL's is not in it.
+    /// Share of one core that the control planes used, in percent; a PostgreSQL's is not in it.
     pub cpu_percent_of_core: f64,
-    /// The control plane's resident memory at the end.
+    /// The control planes' resident memory at the end.
     pub rss_bytes: u64,
     /// Requests that the region received in a minute.
     pub maas_calls_per_minute: f64,
@@ -78,7 +84,7 @@ struct Interval {
 /// `nodes_not_active`; `usage_unreadable`; what keeps its parts from starting.
 pub async fn run(args: BenchIdleArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     check_seconds(args.seconds)?;
-    allow_open_files(args.nodes)?;
+    allow_open_files(args.nodes, args.replicas)?;
     let folder = temporary_dir()?;
     let simulator = Simulator::start(&SimulatorPlan {
         machines: args.nodes,
@@ -111,11 +117,12 @@ fn check_seconds(seconds: f64) -> Result<(), Failure> {
         .hint("give whole periods of a heartbeat, such as --seconds 60"))
 }
 
-/// Has the processes that are started from here open as many files as they need.
-fn allow_open_files(nodes: usize) -> Result<(), Failure> {
+/// Has the processes that are started from here open as many files as they need. An agent keeps one
+/// connection; the region has all agents, and a control plane its part.
+fn allow_open_files(nodes: usize, replicas: usize) -> Result<(), Failure> {
+    let part = u64::try_from(nodes.div_ceil(replicas.max(1))).unwrap_or(u64::MAX);
     let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
-    // An agent keeps one connection.
-    let wanted = nodes.saturating_add(OTHER_FILES);
+    let wanted = nodes.saturating_add(REGION_FILES).max(part.saturating_add(OTHER_FILES));
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
     if most < wanted {
@@ -167,24 +174,27 @@ async fn with_control_plane(
         sweeps: false,
         nats: None,
     };
-    let mut process = ControlPlaneProcess::new(plan.clone(), folder.join("serve.log"));
-    let measured = measure(args, &plan, &mut process, simulator, terminal).await;
-    process.kill();
-    Ok(report(args.nodes, engine, &measured?))
+    let mut first = ControlPlaneProcess::new(plan.clone(), folder.join("serve.log"));
+    let client = first.start().await?;
+    let mut processes = fleet::start_others(&plan, args.replicas, folder).await?;
+    processes.insert(0, first);
+    let measured = measure(args, &client, &processes, simulator, terminal).await;
+    drop(processes);
+    Ok(report(args, engine, &measured?))
 }
 
 async fn measure(
     args: &BenchIdleArgs,
-    plan: &ControlPlanePlan,
-    process: &mut ControlPlaneProcess,
+    client: &ApiClient,
+    processes: &[ControlPlaneProcess],
     simulator: &Simulator,
     terminal: &mut Terminal,
 ) -> Result<Interval, Failure> {
-    let client = process.start().await?;
-    let pid = process.pid().ok_or_else(|| unusable("the control plane has ended"))?;
+    let measured: Vec<MeasuredProcess> =
+        processes.iter().map(MeasuredProcess::new).collect::<Result<_, _>>()?;
     let machines = simulator.machine_inventory().await?;
-    fleet::add_site_and_profile(&client, simulator).await?;
-    fleet::onboard_all(&client, &machines, &RealClock, 0.0, terminal).await?;
+    fleet::add_site_and_profile(client, simulator).await?;
+    fleet::onboard_all(client, &machines, &RealClock, 0.0, terminal).await?;
     let nodes = client.nodes(Some(SITE), None).await?.items;
     let active = nodes.iter().filter(|node| node.state == NodeState::Active).count();
     if active < args.nodes {
@@ -192,26 +202,38 @@ async fn measure(
         return Err(Failure::new(Exit::Parked, CommandCode::NodesNotActive, detail));
     }
     drop(nodes);
-    let metrics = Metrics::new(plan)?;
-    pass(f64::from(HEARTBEAT_INTERVAL_SECONDS)).await;
-    let begin = Reading::take(pid, &metrics, simulator).await?;
-    pass(args.seconds).await;
+    fleet::settle().await;
+    let begin = Reading::take(&measured, simulator).await?;
+    fleet::pass(args.seconds).await;
     // Memory first: what the end's own requests take is not the fleet's.
-    let rss_bytes = usage::rss_bytes(pid)?;
-    let end = Reading::take(pid, &metrics, simulator).await?;
+    let rss_bytes = measured.iter().map(|one| usage::rss_bytes(one.pid)).sum::<Result<u64, _>>()?;
+    let end = Reading::take(&measured, simulator).await?;
     Ok(Interval { begin, end, rss_bytes })
 }
 
-async fn pass(seconds: f64) {
-    RealClock.sleep_until(RealClock.now().plus_seconds(seconds)).await;
+/// A control plane that is measured.
+struct MeasuredProcess {
+    pid: u32,
+    metrics: Metrics,
+}
+
+impl MeasuredProcess {
+    fn new(process: &ControlPlaneProcess) -> Result<Self, Failure> {
+        let pid = process.pid().ok_or_else(|| unusable("the control plane has ended"))?;
+        Ok(Self { pid, metrics: Metrics::new(process.plan())? })
+    }
 }
 
 impl Reading {
-    async fn take(pid: u32, metrics: &Metrics, simulator: &Simulator) -> Result<Self, Failure> {
+    async fn take(processes: &[MeasuredProcess], simulator: &Simulator) -> Result<Self, Failure> {
         let maas_calls = simulator.record().await?.calls();
-        let heartbeats = heartbeats(&metrics.read().await?);
-        let (cpu_seconds, at) = (usage::cpu_seconds_of(pid)?, RealClock.now());
-        Ok(Self { cpu_seconds, maas_calls, heartbeats, at })
+        let mut heard = 0.0;
+        for process in processes {
+            heard += heartbeats(&process.metrics.read().await?);
+        }
+        let used = processes.iter().map(|one| usage::cpu_seconds_of(one.pid));
+        let (cpu_seconds, at) = (used.sum::<Result<f64, _>>()?, RealClock.now());
+        Ok(Self { cpu_seconds, maas_calls, heartbeats: heard, at })
     }
 }
 
@@ -250,13 +272,14 @@ fn heartbeats(metrics: &str) -> f64 {
     lines.filter_map(count).sum()
 }
 
-fn report(nodes: usize, database: &'static str, interval: &Interval) -> IdleReport {
+fn report(args: &BenchIdleArgs, database: &'static str, interval: &Interval) -> IdleReport {
     let Interval { begin, end, rss_bytes } = interval;
     let seconds = end.at.seconds_since(begin.at).max(f64::EPSILON);
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2 to the 52nd")]
     let per_second = |before: u64, after: u64| after.saturating_sub(before) as f64 / seconds;
     IdleReport {
-        nodes,
+        nodes: args.nodes,
+        replicas: args.replicas.max(1),
         database,
         seconds,
         cpu_percent_of_core: (end.cpu_seconds - begin.cpu_seconds) / seconds * 100.0,
@@ -274,10 +297,11 @@ impl IdleReport {
     #[expect(clippy::cast_precision_loss, reason = "memory of one process")]
     fn table(&self) -> String {
         format!(
-            "nodes                  {}\ndatabase               {}\nmeasured for           {:.0} s\n\
+            "nodes                  {}\ncontrol planes         {}\ndatabase               {}\nmeasured for           {:.0} s\n\
              processor              {:.2} % of a core\nmemory                 {:.1} MiB\n\
              MAAS calls per minute  {:.1}\nheartbeats per second  {:.1}\n",
             self.nodes,
+            self.replicas,
             self.database,
             self.seconds,
             self.cpu_percent_of_core,
@@ -301,7 +325,15 @@ mod tests {
     #[test]
     fn figures_are_of_the_interval_alone() {
         let (begin, end) = (reading(1000, 40.0, 900, 50.0), reading(1060, 41.2, 912, 10_050.0));
-        let report = report(5000, "sqlite", &Interval { begin, end, rss_bytes: 3 << 20 });
+        let args = BenchIdleArgs {
+            nodes: 5000,
+            seconds: 60.0,
+            database: None,
+            replicas: 1,
+            seed: 1,
+            json: true,
+        };
+        let report = report(&args, "sqlite", &Interval { begin, end, rss_bytes: 3 << 20 });
         assert!((report.cpu_percent_of_core - 2.0).abs() < 1e-9);
         assert!((report.maas_calls_per_minute - 12.0).abs() < 1e-9);
         assert!((report.heartbeats_per_second - 10_000.0 / 60.0).abs() < 1e-9);
@@ -325,7 +357,7 @@ mod tests {
 
     #[test]
     fn more_nodes_than_files_are_refused() {
-        let refused = allow_open_files(usize::MAX).unwrap_err();
+        let refused = allow_open_files(usize::MAX, 1).unwrap_err();
         assert_eq!(refused.code(), "benchmark_unusable");
     }
 }

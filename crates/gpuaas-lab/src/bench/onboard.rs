@@ -22,11 +22,8 @@ use super::report::{OnboardReport, ParkedNode, StatementCount};
 use super::usage;
 use crate::arguments::{BenchOnboardArgs, Hardware, MachineClass};
 use crate::clock::SharedClock;
-use crate::control_plane::{
-    ControlPlaneLauncher, ControlPlanePlan, ControlPlaneProcess, InProcessControlPlane,
-};
+use crate::control_plane::{ControlPlaneLauncher, ControlPlanePlan, InProcessControlPlane};
 use crate::hosts::options::HostMode;
-use crate::lab_setup::free_port;
 use crate::record::RegionRecord;
 use crate::region::temporary_dir;
 use crate::simulator::{Simulator, SimulatorPlan};
@@ -124,7 +121,7 @@ async fn with_database(
             if args.statements {
                 plane.store().count_statement_texts();
             }
-            let report = match others(args, &plan, folder).await {
+            let report = match fleet::start_others(&plan, args.replicas, folder).await {
                 Ok(others) => {
                     let report = measure(&plane, clock, &simulator, terminal).await;
                     drop(others);
@@ -144,30 +141,6 @@ async fn with_database(
         database.drop_database().await.map_err(store_failure)?;
     }
     report
-}
-
-/// Starts the control planes beside the first one, on its database and with its keys.
-async fn others(
-    args: &BenchOnboardArgs,
-    first: &ControlPlanePlan,
-    folder: &Path,
-) -> Result<Vec<ControlPlaneProcess>, Failure> {
-    if args.replicas > 1 && first.database.is_none() {
-        let detail = "control planes share a PostgreSQL database, and no other";
-        return Err(Failure::usage(CommandCode::BenchmarkUnusable, detail)
-            .hint("name one with --database postgres://..., or leave --replicas out"));
-    }
-    let mut others = Vec::new();
-    for number in 1..args.replicas {
-        let data = folder.join(format!("control-plane-{number}"));
-        let plan = ControlPlanePlan { listen: free_port()?, data, ..first.clone() };
-        plan.share_keys(first)?;
-        let log = folder.join(format!("serve-{number}.log"));
-        let mut process = ControlPlaneProcess::new(plan, log);
-        process.start().await?;
-        others.push(process);
-    }
-    Ok(others)
 }
 
 /// What was read when the work had ended.
