@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use http_body_util::BodyExt as _;
@@ -23,6 +24,8 @@ use crate::shared_region::{InProcessRegion, SharedRegion};
 use crate::sim_options::{SimOptions, build_region};
 use crate::wire::{ResponseDelivery, RestOfList, SimRequest};
 
+/// How long no connection is taken after one that could not be.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Memory that a request gets because of the length that it announces.
 const MAX_RESERVED_BYTES: usize = 8 << 20;
 
@@ -161,22 +164,22 @@ async fn serve_connection(
     }
 }
 
-/// Serves a shared region on a listener until `stop` says so.
-///
-/// # Errors
-/// When the listener fails.
+/// Serves a shared region on a listener until `stop` says so. A connection that cannot be taken, since this
+/// process may open no more files, is taken later.
 pub async fn serve(
     listener: TcpListener,
     shared: Arc<SharedRegion>,
     mut stop: watch::Receiver<bool>,
-) -> Result<Infallible, std::io::Error> {
+) {
     loop {
         tokio::select! {
-            accepted = listener.accept() => {
-                let (stream, _) = accepted?;
-                tokio::spawn(serve_connection(shared.clone(), stream, stop.clone()));
-            }
-            () = wait_for_stop(&mut stop) => return Err(std::io::Error::other("stopped")),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    tokio::spawn(serve_connection(shared.clone(), stream, stop.clone()));
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+            () = wait_for_stop(&mut stop) => return,
         }
     }
 }
@@ -236,9 +239,7 @@ impl SimServer {
         let (served, ends) = (shared.clone(), stopped.clone());
         let tasks = vec![
             tokio::spawn(run_schedule(shared.clone(), sender, stopped)),
-            tokio::spawn(async move {
-                serve(listener, served, ends).await.ok();
-            }),
+            tokio::spawn(serve(listener, served, ends)),
         ];
         Ok(SimHandle { addr, api_key, notices, region: shared, stop, tasks })
     }
@@ -255,13 +256,6 @@ impl SimHandle {
     pub async fn shutdown(self) {
         self.stop.send(true).ok();
         for task in self.tasks {
-            task.await.ok();
-        }
-    }
-
-    /// Waits for the end of the server, which comes only with a failure of the listener.
-    pub async fn run(mut self) {
-        if let Some(task) = self.tasks.pop() {
             task.await.ok();
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use maas_sim::{
     Fault, FaultKind, ManualClock, Notice, PacedSimClock, SimHandle, SimOptions, SimServer, ZERO,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -139,5 +140,28 @@ async fn a_slow_answer_waits_for_the_clock() {
     assert!(!asked.is_finished());
     clock.advance(5_000_000);
     assert_eq!(asked.await.expect("task").expect("answer").0, 200);
+    sim.shutdown().await;
+}
+
+/// A fleet's agents keep connections open in the region's process. Where they take the last file that it may
+/// open, the region answers again once there is another one.
+#[tokio::test]
+async fn a_region_without_files_answers_once_it_has_some() {
+    let sim = SimServer::start(options()).await.expect("start");
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..before }).expect("a limit");
+    // The kernel connects them; what takes them runs when this waits.
+    let mut open = Vec::new();
+    while let Ok(stream) = std::net::TcpStream::connect(sim.addr) {
+        open.push(stream);
+        assert!(open.len() < 64, "the limit is one");
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    drop(open);
+    let mut client = Client::new(&sim);
+    let (status, _) = client.send("GET", "/sim/v1/machines", "").await.expect("an answer");
+    assert_eq!(status, 200);
     sim.shutdown().await;
 }

@@ -28,9 +28,7 @@ impl Server {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(async move {
-            serve(listener, region, stopped).await.err();
-        });
+        let task = tokio::spawn(serve(listener, region, stopped));
         (Self { task, stop }, address)
     }
 }
