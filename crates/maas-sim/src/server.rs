@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 use crate::clock::SimClock;
 use crate::notice::Notice;
@@ -177,7 +178,7 @@ pub async fn serve(
                 Ok((stream, _)) => {
                     tokio::spawn(serve_connection(shared.clone(), stream, stop.clone()));
                 }
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                Err(_) => sleep_until(Instant::now() + ACCEPT_PAUSE).await,
             },
             () = wait_for_stop(&mut stop) => return,
         }

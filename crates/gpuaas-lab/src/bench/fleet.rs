@@ -88,7 +88,7 @@ pub async fn settle() {
     pass(f64::from(HEARTBEAT_INTERVAL_SECONDS)).await;
 }
 
-/// Waits.
+/// Waits so many seconds of the wall clock.
 pub async fn pass(seconds: f64) {
     RealClock.sleep_until(RealClock.now().plus_seconds(seconds)).await;
 }
