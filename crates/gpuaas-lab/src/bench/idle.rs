@@ -34,7 +34,8 @@ use crate::simulator::{Simulator, SimulatorPlan};
 /// Open files of a control plane that are for anything else than agents: it keeps some for its operators,
 /// for silent connections and for itself.
 const OTHER_FILES: u64 = 2_560;
-/// Those of the region: the control planes' connections to it, and its own.
+/// Those of the region: the control planes' connections to it, and its own. While agents enroll, each has a
+/// second connection for half a minute; a region that lacks files then takes connections later.
 const REGION_FILES: u64 = 400;
 /// How the lines of the metrics begin that count heartbeats: requests of their own, and polls that stand
 /// for one.

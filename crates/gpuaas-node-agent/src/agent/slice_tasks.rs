@@ -61,11 +61,9 @@ impl SliceTasks {
     pub(super) fn admission(&self, spec: &TaskSpec) -> Admission {
         let is_busy = |claim: Option<ClaimId>| {
             let entries = self.entries.lock();
-            let mut busy = entries.values().filter(|one| one.stage != Stage::Ended);
-            busy.any(|one| match busy_claim(&one.task.spec) {
-                Some(busy) => claim.is_none_or(|claim| claim == busy),
-                None => false,
-            })
+            let under_way = entries.values().filter(|one| one.stage != Stage::Ended);
+            let mut busy = under_way.filter_map(|one| busy_claim(&one.task.spec));
+            busy.any(|busy| claim.is_none_or(|claim| claim == busy))
         };
         match spec {
             TaskSpec::Slice { slice } => match busy_claim(spec) {

@@ -73,8 +73,7 @@ pub(super) async fn run(agent: &Agent, identity: &Identity) {
                     Some(Progress::Done) => {}
                     Some(_) => {
                         let is_any_ended = agent.slice_tasks.ended(&*agent.clock, pause).await;
-                        pause = if is_any_ended { PAUSE_SECONDS } else { pause + PAUSE_SECONDS };
-                        pause = pause.min(LONGEST_PAUSE_SECONDS);
+                        pause = pause_after(pause, is_any_ended);
                     }
                     None if identity.poll_seconds > 0 => {
                         // A control plane that does not hold the request must not be hammered.
@@ -91,6 +90,11 @@ pub(super) async fn run(agent: &Agent, identity: &Identity) {
             }
         }
     }
+}
+
+/// Seconds between the next two polls, after `pause` of them in which a task got its result, or none did.
+const fn pause_after(pause: f64, is_any_ended: bool) -> f64 {
+    if is_any_ended { PAUSE_SECONDS } else { (pause + PAUSE_SECONDS).min(LONGEST_PAUSE_SECONDS) }
 }
 
 /// A poll, which stands for a heartbeat where the agent says the same still.
@@ -297,4 +301,19 @@ pub(super) async fn submit_result(agent: &Agent, id: TaskId, result: &TaskResult
 fn refused(code: &str, why: &str) -> TaskResult {
     warn!(code, why, "a task is refused");
     TaskResult { code: code.to_owned(), message: format!("{code}: {why}"), ..TaskResult::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_keep_more_distance_the_longer_nothing_ends() {
+        let mut pauses = vec![PAUSE_SECONDS];
+        for is_any_ended in [false, false, false, false, false, true, false] {
+            pauses.push(pause_after(pauses[pauses.len() - 1], is_any_ended));
+        }
+        let seconds: Vec<String> = pauses.iter().map(ToString::to_string).collect();
+        assert_eq!(seconds, ["1", "2", "3", "4", "5", "5", "1", "2"]);
+    }
 }
