@@ -219,6 +219,9 @@ pub struct BenchIdleArgs {
     /// `postgres://...` instead of the embedded store.
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
+    /// How many regions there are, each a site and a process with its part of the machines and their agents.
+    #[arg(long, value_name = "R", default_value_t = 1)]
+    pub regions: usize,
     /// How many control planes share the database, each with its part of the agents.
     #[arg(long, value_name = "R", default_value_t = 1, requires_if("2", "database"))]
     pub replicas: usize,

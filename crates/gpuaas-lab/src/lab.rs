@@ -35,7 +35,7 @@ use crate::clock::SharedClock;
 use crate::control_plane::{ControlPlaneLauncher, ControlPlaneProcess, InProcessControlPlane};
 use crate::kill_loop::KillPlan;
 use crate::lab_setup::LabSetup;
-use crate::operator::Arrivals;
+use crate::operator::{Arrivals, SITE};
 use crate::progress::LabProgress;
 use crate::record::MachineInventory;
 use crate::scenario::{MachineSelector, ScenarioAction};
@@ -207,7 +207,7 @@ async fn onboard(
     let real = setup.state.asked.real_hosts > 0;
     let inputs = if real { operator::inputs_of_real_hosts() } else { operator::SiteInputs::new() };
     let (url, api_key) = (setup.simulator.maas_url(), setup.simulator.api_key());
-    operator::add_site(&client, &url, api_key, inputs).await?;
+    operator::add_site(&client, SITE, (&url, api_key), inputs).await?;
     operator::add_profile(&client, setup.scenario.profile_fields()?).await?;
     if setup.scenario.roce {
         for (index, machine) in machines.iter().enumerate() {
@@ -219,7 +219,7 @@ async fn onboard(
     // Where the control plane is killed, one machine comes late: see `kill_loop::kill_repeatedly`.
     let late = usize::from(matches!(control, LabControlPlane::Killed { .. })).min(machines.len());
     let (early, late) = machines.split_at(machines.len() - late);
-    operator::onboard(&client, early, arrivals).await?;
+    operator::onboard(&client, SITE, early, arrivals).await?;
     let mut progress = LabProgress::new(terminal.interactive());
     let settled = watch::until_settled(&client, machines.len(), &RealClock, |nodes| {
         progress.show(nodes, clock.now(), terminal);
@@ -244,7 +244,7 @@ async fn onboard(
                 seed: setup.state.asked.seed,
                 mean_seconds: mean_pause(setup),
             };
-            let late = operator::onboard(&client, late, arrivals);
+            let late = operator::onboard(&client, SITE, late, arrivals);
             tokio::select! {
                 settled = settled => settled?,
                 failure = kill_loop::kill_repeatedly(process, plan, kills, late) => return Err(failure),

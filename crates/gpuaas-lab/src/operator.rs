@@ -37,20 +37,20 @@ pub fn inputs_of_real_hosts() -> SiteInputs {
     BTreeMap::from([(PROFILE.to_owned(), BTreeMap::from(inputs))])
 }
 
-/// Adds the region as a site, unless it is there.
+/// Adds the region as the site of this name, unless it is there.
 ///
 /// # Errors
 /// What the control plane refused.
 pub async fn add_site(
     client: &ApiClient,
-    maas_url: &str,
-    api_key: &str,
+    name: &str,
+    (maas_url, api_key): (&str, &str),
     bundle_inputs: SiteInputs,
 ) -> Result<(), Failure> {
-    if client.sites().await?.items.iter().any(|site| site.spec.name == SITE) {
+    if client.sites().await?.items.iter().any(|site| site.spec.name == name) {
         return Ok(());
     }
-    let spec = SiteSpec { bundle_inputs, ..SiteSpec::new(SITE, maas_url) };
+    let spec = SiteSpec { bundle_inputs, ..SiteSpec::new(name, maas_url) };
     client.add_site(&SiteCreate { spec, api_key: Some(api_key.to_owned()) }).await.map(drop)
 }
 
@@ -115,21 +115,22 @@ impl Arrivals<'_> {
     }
 }
 
-/// Names each racked machine to the control plane, unless its hostname is known there.
+/// Names each racked machine of a site to the control plane, unless its hostname is known there.
 ///
 /// # Errors
 /// The first refusal.
 pub async fn onboard(
     client: &ApiClient,
+    site: &str,
     inventory: &[MachineInventory],
     arrivals: Arrivals<'_>,
 ) -> Result<(), Failure> {
     let known: BTreeSet<String> =
-        client.nodes(Some(SITE), None).await?.items.into_iter().map(|n| n.hostname).collect();
+        client.nodes(Some(site), None).await?.items.into_iter().map(|n| n.hostname).collect();
     let requests = inventory.iter().filter(|m| !known.contains(&m.name)).enumerate().map(
         |(index, machine)| async move {
             arrivals.turn(index).await;
-            client.onboard(&request(machine)).await.map(drop)
+            client.onboard(&request(site, machine)).await.map(drop)
         },
     );
     let mut answers = stream::iter(requests).buffered(AT_ONCE);
@@ -139,10 +140,10 @@ pub async fn onboard(
     Ok(())
 }
 
-pub(crate) fn request(machine: &MachineInventory) -> OnboardRequest {
+pub(crate) fn request(site: &str, machine: &MachineInventory) -> OnboardRequest {
     OnboardRequest {
         hostname: machine.name.clone(),
-        site: SITE.to_owned(),
+        site: site.to_owned(),
         profile: PROFILE.to_owned(),
         bmc_address: Some(machine.bmc_address.clone()),
         bmc_user: Some("maas".to_owned()),

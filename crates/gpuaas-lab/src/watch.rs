@@ -1,6 +1,6 @@
 //! Polls nodes until every run has ended or parked, and gathers their final states.
 //!
-//! Level-triggered: one list of the site's nodes per poll, whatever their number. A poll that fails
+//! Level-triggered: one list of the nodes per poll, whatever their number. A poll that fails
 //! while the control plane restarts changes nothing.
 
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub async fn until_settled(
     let mut answered = wall.now();
     loop {
         looks.tick().await;
-        match client.nodes(Some(SITE), None).await {
+        match client.nodes(None, None).await {
             Ok(list) => {
                 answered = wall.now();
                 shown(&list.items);

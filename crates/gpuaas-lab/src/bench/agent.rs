@@ -31,7 +31,7 @@ use super::usage;
 use crate::arguments::BenchAgentArgs;
 use crate::clock::SharedClock;
 use crate::control_plane::{ControlPlaneLauncher, ControlPlanePlan, InProcessControlPlane};
-use crate::operator::{self, Arrivals};
+use crate::operator::{self, Arrivals, SITE};
 use crate::record::MachineInventory;
 use crate::region::temporary_dir;
 use crate::watch;
@@ -126,7 +126,9 @@ async fn deployed(
     region: &mut maas_sim::SimHandle,
 ) -> Result<BootstrapInputs, Failure> {
     let client = &plane.client;
-    operator::add_site(client, &region.url(), &region.api_key, operator::SiteInputs::new()).await?;
+    let url = region.url();
+    let inputs = operator::SiteInputs::new();
+    operator::add_site(client, SITE, (&url, &region.api_key), inputs).await?;
     operator::add_profile(client, serde_json::Map::new()).await?;
     let hosts = region.region.with(|region| region.hosts());
     let inventory: Vec<MachineInventory> = hosts
@@ -143,8 +145,8 @@ async fn deployed(
         .collect();
     let clock = RealClock;
     let begin = clock.now();
-    operator::onboard(client, &inventory, Arrivals { clock: &clock, begin, apart_seconds: 0.0 })
-        .await?;
+    let arrivals = Arrivals { clock: &clock, begin, apart_seconds: 0.0 };
+    operator::onboard(client, SITE, &inventory, arrivals).await?;
     let boot = async {
         while let Some(notice) = region.notices.recv().await {
             if let Notice::FirstBoot(boot) = notice {

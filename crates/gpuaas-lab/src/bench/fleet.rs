@@ -12,7 +12,7 @@ use gpuaas_types::codes::CommandCode;
 
 use crate::control_plane::{ControlPlanePlan, ControlPlaneProcess};
 use crate::lab_setup::free_port;
-use crate::operator::{self, Arrivals};
+use crate::operator::{self, Arrivals, SITE};
 use crate::progress::LabProgress;
 use crate::record::MachineInventory;
 use crate::simulator::Simulator;
@@ -55,8 +55,21 @@ pub async fn add_site_and_profile(
     client: &ApiClient,
     simulator: &Simulator,
 ) -> Result<(), Failure> {
-    let (url, key) = (simulator.maas_url(), simulator.api_key());
-    operator::add_site(client, &url, key, operator::SiteInputs::new()).await?;
+    add_sites_and_profile(client, &[(SITE.to_owned(), simulator)]).await
+}
+
+/// The same for the regions of several sites, by their names.
+///
+/// # Errors
+/// Those of the requests.
+pub async fn add_sites_and_profile(
+    client: &ApiClient,
+    regions: &[(String, &Simulator)],
+) -> Result<(), Failure> {
+    for (name, simulator) in regions {
+        let (url, key) = (simulator.maas_url(), simulator.api_key());
+        operator::add_site(client, name, (&url, key), operator::SiteInputs::new()).await?;
+    }
     operator::add_profile(client, serde_json::Map::new()).await
 }
 
@@ -74,11 +87,28 @@ pub async fn onboard_all(
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let arrivals = Arrivals { clock, begin: clock.now(), apart_seconds };
+    onboard_sites(client, &[(SITE.to_owned(), machines)], arrivals, terminal).await
+}
+
+/// The same for the machines of several sites, by their names; those of one site do not wait for another
+/// one's.
+///
+/// # Errors
+/// As for [`onboard_all`].
+pub async fn onboard_sites(
+    client: &ApiClient,
+    sites: &[(String, &[MachineInventory])],
+    arrivals: Arrivals<'_>,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     let mut progress = LabProgress::new(terminal.interactive());
-    let settled = watch::until_settled(client, machines.len(), &RealClock, |nodes| {
-        progress.show(nodes, clock.now(), terminal);
+    let count = sites.iter().map(|(_, machines)| machines.len()).sum();
+    let settled = watch::until_settled(client, count, &RealClock, |nodes| {
+        progress.show(nodes, arrivals.clock.now(), terminal);
     });
-    let (named, settled) = tokio::join!(operator::onboard(client, machines, arrivals), settled);
+    let named =
+        sites.iter().map(|(site, machines)| operator::onboard(client, site, machines, arrivals));
+    let (named, settled) = tokio::join!(futures::future::try_join_all(named), settled);
     progress.end();
     named.and(settled)
 }

@@ -1,7 +1,9 @@
 //! `gpuaas bench idle`: what a fleet that nobody does anything with costs its control plane.
 //!
 //! Three processes: `gpuaas serve`, the simulated region with its hosts, and this one, which onboards
-//! every machine and then only reads `/proc` and two counters. Each host runs the agent's own code: it
+//! every machine and then only reads `/proc` and two counters. There may be several regions, each a site
+//! with its part of the machines: a region has a connection open for each of its agents, and a process
+//! has no more files than it is allowed. Each host runs the agent's own code: it
 //! enrolls with a key of its own, and from then on sends heartbeats and waits for tasks over TLS with its
 //! certificate, from an address of its own of loopback, on the connections that an agent keeps open. The
 //! control plane has its own limits and periods. Control planes that share a database have a part of the
@@ -27,14 +29,14 @@ use crate::arguments::{BenchIdleArgs, MachineClass};
 use crate::control_plane::{ControlPlanePlan, ControlPlaneProcess};
 use crate::hosts::options::HostMode;
 use crate::lab_setup::free_port;
-use crate::operator::SITE;
+use crate::operator::{Arrivals, SITE};
 use crate::region::temporary_dir;
 use crate::simulator::{Simulator, SimulatorPlan};
 
 /// Open files of a control plane that are for anything else than agents: it keeps some for its operators,
 /// for silent connections and for itself.
 const OTHER_FILES: u64 = 2_560;
-/// Those of the region: the control planes' connections to it, and its own. While agents enroll, each has a
+/// Those of a region: the control planes' connections to it, and its own. While agents enroll, each has a
 /// second connection for half a minute; a region that lacks files then takes connections later.
 const REGION_FILES: u64 = 400;
 /// How the lines of the metrics begin that count heartbeats: requests of their own, and polls that stand
@@ -46,6 +48,8 @@ const HEARTBEATS: &str = "gpuaas_heartbeats_total{form=";
 pub struct IdleReport {
     /// Active nodes.
     pub nodes: usize,
+    /// Regions that have a part of them each.
+    pub regions: usize,
     /// Control planes that share them.
     pub replicas: usize,
     /// Database: `sqlite` or `postgres`.
@@ -56,7 +60,7 @@ pub struct IdleReport {
     pub cpu_percent_of_core: f64,
     /// The control planes' resident memory at the end.
     pub rss_bytes: u64,
-    /// Requests that the region received in a minute.
+    /// Requests that the regions received in a minute.
     pub maas_calls_per_minute: f64,
     /// Heartbeats that were taken in a second: requests of their own, and polls that stood for one.
     pub heartbeats_per_second: f64,
@@ -85,27 +89,48 @@ struct Interval {
 /// `nodes_not_active`; `usage_unreadable`; what keeps its parts from starting.
 pub async fn run(args: BenchIdleArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     check_seconds(args.seconds)?;
-    allow_open_files(args.nodes, args.replicas)?;
+    allow_open_files(&args)?;
     let folder = temporary_dir()?;
+    let mut regions = Vec::new();
+    let report = async {
+        for number in 0..args.regions.max(1) {
+            regions.push(start_region(&args, number, folder.path()).await?);
+        }
+        with_database(&args, folder.path(), &regions, terminal).await
+    }
+    .await;
+    for (_, simulator) in regions {
+        simulator.stop().await;
+    }
+    let report = report?;
+    terminal.data(&if args.json { super::report::json(&report)? } else { report.table() })
+}
+
+/// Starts a region with its part of the machines; answers the name of its site with it.
+async fn start_region(
+    args: &BenchIdleArgs,
+    number: usize,
+    folder: &Path,
+) -> Result<(String, Simulator), Failure> {
+    let regions = args.regions.max(1);
+    let one_more = usize::from(number < args.nodes % regions);
     let simulator = Simulator::start(&SimulatorPlan {
-        machines: args.nodes,
+        machines: args.nodes / regions + one_more,
         names: &[],
-        seed: args.seed,
+        seed: args.seed.wrapping_add(u64::try_from(number).unwrap_or_default()),
         class: MachineClass::Zero,
         hosts: HostMode::Fleet,
         real_hosts: 0,
         rootfs: None,
         lost: Vec::new(),
-        hosts_dir: folder.path().join("hosts"),
+        hosts_dir: folder.join(format!("hosts-{number}")),
         clock: ClockChoice::Real,
         faults: None,
-        log: folder.path().join("simulator.log"),
+        log: folder.join(format!("simulator-{number}.log")),
     })
     .await?;
-    let report = with_database(&args, folder.path(), &simulator, terminal).await;
-    simulator.stop().await;
-    let report = report?;
-    terminal.data(&if args.json { super::report::json(&report)? } else { report.table() })
+    let name = if number == 0 { SITE.to_owned() } else { format!("{SITE}-{}", number + 1) };
+    Ok((name, simulator))
 }
 
 /// A shorter interval may have no heartbeat in it: agents that enrolled together send theirs together.
@@ -119,17 +144,18 @@ fn check_seconds(seconds: f64) -> Result<(), Failure> {
 }
 
 /// Has the processes that are started from here open as many files as they need. An agent keeps one
-/// connection; the region has all agents, and a control plane its part.
-fn allow_open_files(nodes: usize, replicas: usize) -> Result<(), Failure> {
-    let part = u64::try_from(nodes.div_ceil(replicas.max(1))).unwrap_or(u64::MAX);
-    let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
-    let wanted = nodes.saturating_add(REGION_FILES).max(part.saturating_add(OTHER_FILES));
+/// connection; a region and a control plane have their part of the agents each.
+fn allow_open_files(args: &BenchIdleArgs) -> Result<(), Failure> {
+    let nodes = args.nodes;
+    let part_of = |parts: usize| u64::try_from(nodes.div_ceil(parts.max(1))).unwrap_or(u64::MAX);
+    let of_region = part_of(args.regions).saturating_add(REGION_FILES);
+    let wanted = of_region.max(part_of(args.replicas).saturating_add(OTHER_FILES));
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
     if most < wanted {
         let detail = format!("{nodes} nodes want {wanted} open files, and {most} are allowed");
         return Err(Failure::local(CommandCode::BenchmarkUnusable, detail)
-            .hint("raise the hard limit (`ulimit -Hn`), or ask for fewer nodes"));
+            .hint("raise the hard limit (`ulimit -Hn`), or ask for fewer nodes, or more regions"));
     }
     if limit.current.is_some_and(|current| current < wanted) {
         let raised = Rlimit { current: limit.maximum, ..limit };
@@ -144,16 +170,16 @@ fn allow_open_files(nodes: usize, replicas: usize) -> Result<(), Failure> {
 async fn with_database(
     args: &BenchIdleArgs,
     folder: &Path,
-    simulator: &Simulator,
+    regions: &[(String, Simulator)],
     terminal: &mut Terminal,
 ) -> Result<IdleReport, Failure> {
     let Some(url) = &args.database else {
-        return with_control_plane(args, folder, None, simulator, terminal).await;
+        return with_control_plane(args, folder, None, regions, terminal).await;
     };
     let name = format!("gpuaas_bench_{}_{}", RealClock.now().as_seconds(), std::process::id());
     let database = ScratchDatabase::create(url, &name).await.map_err(store_failure)?;
     let url = Some(database.url().to_owned());
-    let report = with_control_plane(args, folder, url, simulator, terminal).await;
+    let report = with_control_plane(args, folder, url, regions, terminal).await;
     database.drop_database().await.map_err(store_failure)?;
     report
 }
@@ -162,7 +188,7 @@ async fn with_control_plane(
     args: &BenchIdleArgs,
     folder: &Path,
     database: Option<String>,
-    simulator: &Simulator,
+    regions: &[(String, Simulator)],
     terminal: &mut Terminal,
 ) -> Result<IdleReport, Failure> {
     let engine = if database.is_some() { "postgres" } else { "sqlite" };
@@ -179,7 +205,7 @@ async fn with_control_plane(
     let client = first.start().await?;
     let mut processes = fleet::start_others(&plan, args.replicas, folder).await?;
     processes.insert(0, first);
-    let measured = measure(args, &client, &processes, simulator, terminal).await;
+    let measured = measure(args, &client, &processes, regions, terminal).await;
     drop(processes);
     Ok(report(args, engine, &measured?))
 }
@@ -188,27 +214,35 @@ async fn measure(
     args: &BenchIdleArgs,
     client: &ApiClient,
     processes: &[ControlPlaneProcess],
-    simulator: &Simulator,
+    regions: &[(String, Simulator)],
     terminal: &mut Terminal,
 ) -> Result<Interval, Failure> {
     let measured: Vec<MeasuredProcess> =
         processes.iter().map(MeasuredProcess::new).collect::<Result<_, _>>()?;
-    let machines = simulator.machine_inventory().await?;
-    fleet::add_site_and_profile(client, simulator).await?;
-    fleet::onboard_all(client, &machines, &RealClock, 0.0, terminal).await?;
-    let nodes = client.nodes(Some(SITE), None).await?.items;
+    let mut machines = Vec::new();
+    for (_, simulator) in regions {
+        machines.push(simulator.machine_inventory().await?);
+    }
+    let named: Vec<_> = regions.iter().map(|(name, region)| (name.clone(), region)).collect();
+    fleet::add_sites_and_profile(client, &named).await?;
+    let named = regions.iter().zip(&machines);
+    let sites: Vec<_> =
+        named.map(|((name, _), machines)| (name.clone(), machines.as_slice())).collect();
+    let arrivals = Arrivals { clock: &RealClock, begin: RealClock.now(), apart_seconds: 0.0 };
+    fleet::onboard_sites(client, &sites, arrivals, terminal).await?;
+    let nodes = client.nodes(None, None).await?.items;
     let active = nodes.iter().filter(|node| node.state == NodeState::Active).count();
     if active < args.nodes {
         let detail = format!("{active} of {} nodes are active", args.nodes);
         return Err(Failure::new(Exit::Parked, CommandCode::NodesNotActive, detail));
     }
-    drop(nodes);
+    drop((nodes, machines));
     fleet::settle().await;
-    let begin = Reading::take(&measured, simulator).await?;
+    let begin = Reading::take(&measured, regions).await?;
     fleet::pass(args.seconds).await;
     // Memory first: what the end's own requests take is not the fleet's.
     let rss_bytes = measured.iter().map(|one| usage::rss_bytes(one.pid)).sum::<Result<u64, _>>()?;
-    let end = Reading::take(&measured, simulator).await?;
+    let end = Reading::take(&measured, regions).await?;
     Ok(Interval { begin, end, rss_bytes })
 }
 
@@ -226,8 +260,14 @@ impl MeasuredProcess {
 }
 
 impl Reading {
-    async fn take(processes: &[MeasuredProcess], simulator: &Simulator) -> Result<Self, Failure> {
-        let maas_calls = simulator.record().await?.calls();
+    async fn take(
+        processes: &[MeasuredProcess],
+        regions: &[(String, Simulator)],
+    ) -> Result<Self, Failure> {
+        let mut maas_calls = 0;
+        for (_, simulator) in regions {
+            maas_calls += simulator.record().await?.calls();
+        }
         let mut heard = 0.0;
         for process in processes {
             heard += heartbeats(&process.metrics.read().await?);
@@ -280,6 +320,7 @@ fn report(args: &BenchIdleArgs, database: &'static str, interval: &Interval) -> 
     let per_second = |before: u64, after: u64| after.saturating_sub(before) as f64 / seconds;
     IdleReport {
         nodes: args.nodes,
+        regions: args.regions.max(1),
         replicas: args.replicas.max(1),
         database,
         seconds,
@@ -298,10 +339,11 @@ impl IdleReport {
     #[expect(clippy::cast_precision_loss, reason = "memory of one process")]
     fn table(&self) -> String {
         format!(
-            "nodes                  {}\ncontrol planes         {}\ndatabase               {}\nmeasured for           {:.0} s\n\
+            "nodes                  {}\nregions                {}\ncontrol planes         {}\ndatabase               {}\nmeasured for           {:.0} s\n\
              processor              {:.2} % of a core\nmemory                 {:.1} MiB\n\
              MAAS calls per minute  {:.1}\nheartbeats per second  {:.1}\n",
             self.nodes,
+            self.regions,
             self.replicas,
             self.database,
             self.seconds,
@@ -319,6 +361,18 @@ mod tests {
 
     use super::*;
 
+    fn args(nodes: usize, regions: usize, replicas: usize) -> BenchIdleArgs {
+        BenchIdleArgs {
+            nodes,
+            seconds: 60.0,
+            database: None,
+            regions,
+            replicas,
+            seed: 1,
+            json: true,
+        }
+    }
+
     fn reading(at: i64, cpu_seconds: f64, maas_calls: u64, heartbeats: f64) -> Reading {
         Reading { cpu_seconds, maas_calls, heartbeats, at: Timestamp::from_micros(at * 1_000_000) }
     }
@@ -326,15 +380,8 @@ mod tests {
     #[test]
     fn figures_are_of_the_interval_alone() {
         let (begin, end) = (reading(1000, 40.0, 900, 50.0), reading(1060, 41.2, 912, 10_050.0));
-        let args = BenchIdleArgs {
-            nodes: 5000,
-            seconds: 60.0,
-            database: None,
-            replicas: 1,
-            seed: 1,
-            json: true,
-        };
-        let report = report(&args, "sqlite", &Interval { begin, end, rss_bytes: 3 << 20 });
+        let report =
+            report(&args(5000, 1, 1), "sqlite", &Interval { begin, end, rss_bytes: 3 << 20 });
         assert!((report.cpu_percent_of_core - 2.0).abs() < 1e-9);
         assert!((report.maas_calls_per_minute - 12.0).abs() < 1e-9);
         assert!((report.heartbeats_per_second - 10_000.0 / 60.0).abs() < 1e-9);
@@ -358,7 +405,9 @@ mod tests {
 
     #[test]
     fn more_nodes_than_files_are_refused() {
-        let refused = allow_open_files(usize::MAX, 1).unwrap_err();
-        assert_eq!(refused.code(), "benchmark_unusable");
+        for (regions, replicas) in [(1, 1), (1, usize::MAX), (usize::MAX, 1)] {
+            let refused = allow_open_files(&args(usize::MAX, regions, replicas)).unwrap_err();
+            assert_eq!(refused.code(), "benchmark_unusable", "{regions} {replicas}");
+        }
     }
 }

@@ -193,7 +193,7 @@ impl Work<'_> {
             interval(Duration::from_secs_f64(self.args.seconds / machines.len().max(1) as f64));
         for (index, machine) in machines.iter().enumerate() {
             arrivals.tick().await;
-            let request = operator::request(machine);
+            let request = operator::request(operator::SITE, machine);
             any(clients, index, async |client| match client.onboard(&request).await {
                 // Asked before, of one that was killed amid its answer.
                 Err(failure) if failure.code() == "node_exists" => Ok(()),

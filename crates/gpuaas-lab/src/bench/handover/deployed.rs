@@ -24,7 +24,7 @@ use crate::bench::fleet;
 use crate::clock::SharedClock;
 use crate::control_plane::{ControlPlaneLauncher, ControlPlanePlan, InProcessControlPlane};
 use crate::hosts::options::HostMode;
-use crate::operator::{self, PROFILE};
+use crate::operator::{self, PROFILE, SITE};
 use crate::region::temporary_dir;
 use crate::simulator::{Simulator, SimulatorPlan};
 use crate::watch;
@@ -106,7 +106,7 @@ async fn go_through(
 ) -> Result<Vec<DeployedMode>, Failure> {
     let machines = simulator.machine_inventory().await?;
     let (url, key) = (simulator.maas_url(), simulator.api_key());
-    operator::add_site(client, &url, key, operator::SiteInputs::new()).await?;
+    operator::add_site(client, SITE, (&url, key), operator::SiteInputs::new()).await?;
     let fields = json!({ "site_bootstrap_bundle_ref": "site-base@1.0.0" });
     operator::add_profile(client, fields.as_object().cloned().unwrap_or_default()).await?;
     let clock = SharedClock::choose(&ClockChoice::Real).0;
