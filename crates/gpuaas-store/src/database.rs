@@ -9,6 +9,8 @@ mod in_flight;
 mod origin;
 mod panic;
 mod postgres_pool;
+#[cfg(test)]
+pub(crate) mod query_plan;
 mod shared_read;
 mod sqlite;
 mod statement;

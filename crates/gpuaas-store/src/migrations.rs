@@ -199,6 +199,7 @@ migrations! {
     expand "0520_whole_node_claim"
     expand "0525_node_page"
     expand "0530_control_plane_keys"
+    expand "0535_node_mac_node"
 }
 
 #[cfg(test)]

@@ -528,33 +528,22 @@ fn lock(taken: &Mutex<Vec<ClaimWaiter>>) -> MutexGuard<'_, Vec<ClaimWaiter>> {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::types::Null;
-
     use super::*;
-    use crate::MasterKey;
+    use crate::database::query_plan::scanned;
 
     /// A claim is of one node, however many there are.
     #[tokio::test]
     async fn sqlite_finds_the_rows_of_a_group_by_keys() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("gpuaas.db");
-        let url = format!("sqlite:{}", path.display());
-        Store::open(&url, MasterKey::from_bytes([7; 32])).await.unwrap().close().await;
-        let database = rusqlite::Connection::open(&path).unwrap();
         let statements = [(TAKE, 7), (END, 6), (RETURN_SLOTS, 4), (RETURN_DEVICES, 2)];
         for (RowsStatement { head, tail }, columns) in statements {
             let row = vec!["?"; columns].join(", ");
-            let text = format!("EXPLAIN QUERY PLAN {head}VALUES ({row}){tail}");
+            let text = format!("{head}VALUES ({row}){tail}");
             let text = text.replace("{SHARE_NODE}", "").replace("{LOCK}", "");
-            let mut plan = database.prepare(&text).unwrap();
-            let nulls = rusqlite::params_from_iter(vec![Null; columns]);
-            let steps = plan.query_map(nulls, |row| row.get::<_, String>(3)).unwrap();
-            let steps: Vec<String> = steps.map(Result::unwrap).collect();
-            let is_of_a_table = |step: &&String| {
-                let name = step.strip_prefix("SCAN ").unwrap_or_default();
+            let scanned = scanned(&text, columns).await;
+            let is_of_a_table = |name: &&String| {
                 ["node", "gate", "run", "slice"].iter().any(|table| name.starts_with(table))
             };
-            assert_eq!(steps.iter().find(is_of_a_table), None, "{steps:#?}");
+            assert_eq!(scanned.iter().find(is_of_a_table), None, "{scanned:#?}");
         }
     }
 }

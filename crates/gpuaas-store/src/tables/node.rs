@@ -180,6 +180,8 @@ async fn insert_macs(
     conn.query_rows(insert, rows).await.map(drop)
 }
 
+const DELETE_MACS: &str = "DELETE FROM node_mac WHERE node_id = $1";
+
 /// Writes other hardware for a node that exists. Its addresses must be free.
 pub(crate) async fn replace_hardware(
     conn: &mut Conn,
@@ -195,7 +197,7 @@ pub(crate) async fn replace_hardware(
         values,
     )
     .await?;
-    conn.execute("DELETE FROM node_mac WHERE node_id = $1", args![id.0]).await?;
+    conn.execute(DELETE_MACS, args![id.0]).await?;
     insert_macs(conn, id, hardware).await
 }
 
@@ -230,4 +232,17 @@ pub(crate) async fn insert_node(
         return Err(error);
     }
     insert_macs(conn, node.id, &node.hardware).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DELETE_MACS;
+    use crate::database::query_plan::scanned;
+
+    /// A correction is of one node, however many there are.
+    #[tokio::test]
+    async fn sqlite_finds_the_addresses_of_a_node_by_a_key() {
+        assert_eq!(scanned(DELETE_MACS, 1).await, [""; 0]);
+        assert_eq!(scanned("SELECT * FROM node_mac", 0).await, ["node_mac"]);
+    }
 }
