@@ -19,7 +19,7 @@ use crate::approvals::find_approval;
 use crate::auth;
 use crate::caller::Caller;
 use crate::ctx::Ctx;
-use crate::node_view::find_node;
+use crate::node_view::find_listed;
 use crate::problem::{ApiResult, problem};
 use crate::runs::find_run;
 use crate::slice_claims::find_claim;
@@ -107,7 +107,7 @@ async fn check_site(
             let query = Query::<HashMap<String, String>>::try_from_uri(uri);
             query.ok().and_then(|Query(mut query)| query.remove("site"))
         }
-        Scope::SiteOfNode => Some(site_of_node(ctx, find_node(ctx, text).await?).await?),
+        Scope::SiteOfNode => Some(find_listed(ctx, text).await?.site),
         Scope::SiteOfRun => {
             let run = ctx.store.run(find_run(ctx, text).await?).await?;
             Some(ctx.store.site(run.site_id).await?.spec.name)

@@ -29,7 +29,7 @@ use crate::body::QueryParams;
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::event_feed::{Listening, PAGE};
-use crate::node_view::find_node;
+use crate::node_view::find_listed;
 use crate::problem::{ApiResult, Refusal, problem};
 
 /// Milliseconds after which a client that lost its stream asks again.
@@ -113,10 +113,9 @@ async fn filter(ctx: &Ctx, caller: &Caller, asked: &EventQuery) -> ApiResult<Eve
     }
     let node_id = match &asked.node {
         Some(node) => {
-            let node_id = find_node(ctx, node).await?;
-            let site = ctx.store.listed_node(node_id).await?.site;
-            caller.check_site(Some(site.as_str()))?;
-            Some(node_id)
+            let listed = find_listed(ctx, node).await?;
+            caller.check_site(Some(listed.site.as_str()))?;
+            Some(listed.node.id)
         }
         None => None,
     };

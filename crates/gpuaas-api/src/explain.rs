@@ -22,7 +22,7 @@ use crate::approval_waits;
 use crate::body::Key;
 use crate::ctx::Ctx;
 use crate::node_facts::{self, KnownFacts};
-use crate::node_view::find_node;
+use crate::node_view::find_listed;
 use crate::problem::ApiResult;
 
 /// Attempts named as evidence.
@@ -35,8 +35,7 @@ pub(crate) async fn explain(
     State(ctx): State<Ctx>,
     Key(text): Key,
 ) -> ApiResult<Json<Explanation>> {
-    let id = find_node(&ctx, &text).await?;
-    let listed = ctx.store.listed_node(id).await?;
+    let listed = find_listed(&ctx, &text).await?;
     Ok(Json(explain_node(&ctx, &listed).await?))
 }
 
@@ -49,7 +48,7 @@ pub(crate) async fn explain_node(ctx: &Ctx, listed: &ListedNode) -> ApiResult<Ex
         facts.checks = ctx.store.run(run.id).await?.state.checks.into_values().collect();
     }
     let now = ctx.now();
-    let known = KnownFacts::of_node(ctx, listed.node.id).await?;
+    let known = KnownFacts::of_node(ctx, listed).await?;
     facts.stale_seconds = node_facts::stale_seconds(ctx);
     let waiting = approval_waits::of_node(ctx, listed.node.id).await?;
     let view = known.view(ctx, listed, Vec::new());

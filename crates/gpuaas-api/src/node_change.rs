@@ -21,7 +21,7 @@ use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
 use crate::node_facts::KnownFacts;
-use crate::node_view::{NodeName, find_node, is_live, live_node_with};
+use crate::node_view::{NodeName, find_listed, is_live, live_node_with};
 use crate::problem::{ApiResult, invalid, problem};
 
 /// States from which a node that has no open run is onboarded from the beginning: it was never
@@ -56,13 +56,10 @@ pub(crate) async fn onboard_again(
 async fn ended_early(ctx: &Ctx, wanted: &NewOnboarding) -> ApiResult<Option<ListedNode>> {
     let hostname = NodeName::Hostname(&wanted.node.hostname);
     let there = live_node_with(ctx, wanted.node.site_id, hostname).await?;
-    let Some(node) = there.filter(|node| ONBOARDED_AGAIN.contains(&node.state)) else {
-        return Ok(None);
-    };
-    let listed = ctx.store.listed_node(node.id).await?;
     let over = |status| matches!(status, RunStatus::Cancelled | RunStatus::Failed);
-    let ended = listed.run.as_ref().is_some_and(|run| over(run.status));
-    Ok(Some(listed).filter(|_| ended))
+    Ok(there.filter(|ListedNode { node, run, .. }| {
+        ONBOARDED_AGAIN.contains(&node.state) && run.as_ref().is_some_and(|run| over(run.status))
+    }))
 }
 
 /// The hardware of a request, and what is known where the request says nothing.
@@ -90,8 +87,8 @@ pub(crate) async fn change(
     Body(asked): Body<HardwareCorrection>,
 ) -> ApiResult<Json<NodeView>> {
     let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
-    let id = find_node(&ctx, &text).await?;
-    let listed = ctx.store.listed_node(id).await?;
+    let listed = find_listed(&ctx, &text).await?;
+    let id = listed.node.id;
     if !is_live(listed.node.state) {
         let detail = format!("{} is {}", listed.node.hostname, listed.node.state);
         return Err(problem(ProblemCode::NodeStateForbids).with_detail(detail).into());
@@ -131,7 +128,7 @@ pub(crate) async fn change(
         HardwareChange { node_id: id, hardware, bmc_password, site_id, report, line, audit };
     ctx.store.change_hardware(now, change).await?;
     let changed = ctx.store.listed_node(id).await?;
-    Ok(Json(KnownFacts::of_node(&ctx, id).await?.view(&ctx, &changed, Vec::new())))
+    Ok(Json(KnownFacts::of_node(&ctx, &changed).await?.view(&ctx, &changed, Vec::new())))
 }
 
 /// What is known of the machine, with the corrections.

@@ -2,7 +2,7 @@
 //! from it, the problems. Read at once for all nodes of an answer.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gpuaas_core::connectivity::{allowed_silence_seconds, connectivity_of};
 use gpuaas_core::gates::{LatestGateReport, gate_view};
@@ -10,9 +10,9 @@ use gpuaas_core::node_problem::{
     CertificateFacts, NodeFacts, RunFacts, STALE_SECONDS, node_problems,
 };
 use gpuaas_core::record::NodeRecord;
-use gpuaas_store::{CertificateEnding, ListedNode, StoredCertificate, StoredGate};
+use gpuaas_store::{CertificateEnding, ListedNode, ProfileBrief, StoredCertificate, StoredGate};
 use gpuaas_types::agent::Gate;
-use gpuaas_types::api::{Drift, GateView, NodeView, ProfileResource, SiteControl, TimelineEvent};
+use gpuaas_types::api::{Drift, GateView, NodeView, SiteControl, TimelineEvent};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{DriftKind, NodeId, ProfileId, SiteId};
 
@@ -22,7 +22,7 @@ use crate::problem::ApiResult;
 
 /// What is known of the nodes of an answer.
 pub(crate) struct KnownFacts {
-    profiles: HashMap<ProfileId, ProfileResource>,
+    profiles: HashMap<ProfileId, ProfileBrief>,
     gates: HashMap<NodeId, HashMap<Gate, StoredGate>>,
     drift: HashMap<NodeId, Vec<Drift>>,
     certificates: HashMap<NodeId, StoredCertificate>,
@@ -31,25 +31,21 @@ pub(crate) struct KnownFacts {
 
 impl KnownFacts {
     /// What is known of one node.
-    pub(crate) async fn of_node(ctx: &Ctx, id: NodeId) -> ApiResult<Self> {
-        Self::of_ids(ctx, &[id]).await
+    pub(crate) async fn of_node(ctx: &Ctx, listed: &ListedNode) -> ApiResult<Self> {
+        Self::of_nodes(ctx, std::slice::from_ref(listed)).await
     }
 
     /// What is known of these nodes.
     pub(crate) async fn of_nodes(ctx: &Ctx, nodes: &[ListedNode]) -> ApiResult<Self> {
-        let ids: Vec<NodeId> = nodes.iter().map(|listed| listed.node.id).collect();
-        Self::of_ids(ctx, &ids).await
-    }
-
-    async fn of_ids(ctx: &Ctx, ids: &[NodeId]) -> ApiResult<Self> {
-        let profiles = ctx.store.profiles().await?.into_iter();
-        let sites = ctx.store.sites().await?.into_iter();
+        let ids = || nodes.iter().map(|listed| listed.node.id);
+        let profiles: HashSet<ProfileId> = nodes.iter().map(|it| it.node.profile_id).collect();
+        let sites: HashSet<SiteId> = nodes.iter().map(|it| it.node.site_id).collect();
         Ok(Self {
-            profiles: profiles.map(|profile| (profile.id, profile)).collect(),
-            gates: ctx.store.gates(ids.iter().copied()).await?,
-            drift: ctx.store.drift_of_nodes(ids.iter().copied()).await?,
-            certificates: ctx.store.latest_certificates(ids.iter().copied()).await?,
-            control: sites.filter_map(|site| Some((site.id, site.status.control?))).collect(),
+            profiles: ctx.store.profile_briefs(profiles).await?,
+            gates: ctx.store.gates(ids()).await?,
+            drift: ctx.store.drift_of_nodes(ids()).await?,
+            certificates: ctx.store.latest_certificates(ids()).await?,
+            control: ctx.store.held_sites(sites).await?,
         })
     }
 
@@ -101,16 +97,17 @@ impl KnownFacts {
 
     /// Seconds of silence of its agent that the node's profile allows, as it is now.
     fn allowed_silence_seconds(&self, ctx: &Ctx, node: &NodeRecord) -> f64 {
-        let spec = self.profiles.get(&node.profile_id).map(|profile| &profile.spec);
-        spec.map_or_else(
-            || allowed_silence(ctx, &ProfileSpec::default()),
-            |s| allowed_silence(ctx, s),
-        )
+        let profile = self.profiles.get(&node.profile_id);
+        let seconds = profile.map_or_else(
+            || ProfileSpec::default().offline_after_seconds,
+            |profile| profile.offline_after_seconds,
+        );
+        allowed_silence(ctx, seconds)
     }
 
     fn gates(&self, ctx: &Ctx, node: &NodeRecord, allowed_seconds: f64) -> Vec<GateView> {
         let profile = self.profiles.get(&node.profile_id);
-        let pins = profile.map_or(&[][..], |profile| &profile.status.bundle_pins);
+        let pins = profile.map_or(&[][..], |profile| &profile.bundle_pins);
         let heard = node.heartbeat_at.map(|at| ctx.now().seconds_since(at));
         let silent = heard.is_none_or(|seconds| seconds > allowed_seconds);
         let said = self.gates.get(&node.id);
@@ -152,9 +149,10 @@ impl KnownFacts {
     }
 }
 
-/// Seconds of silence of an agent that a profile allows, by the clock of the control plane.
-pub(crate) fn allowed_silence(ctx: &Ctx, profile: &ProfileSpec) -> f64 {
-    allowed_silence_seconds(profile.offline_after_seconds, ctx.clock.factor())
+/// Seconds of silence of an agent that a profile allows with its `offline_after_seconds`, by the clock
+/// of the control plane.
+pub(crate) fn allowed_silence(ctx: &Ctx, offline_after_seconds: u32) -> f64 {
+    allowed_silence_seconds(offline_after_seconds, ctx.clock.factor())
 }
 
 /// Seconds after which what MAAS or an agent said is too old to rely on, by the clock of the control

@@ -20,34 +20,38 @@ pub(crate) fn is_live(state: NodeState) -> bool {
     !matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted)
 }
 
-/// The one node that answers to `text`, or whose identifier begins so.
+/// Identifier of the one node that answers to `text`, or whose identifier begins so.
 pub(crate) async fn find_node(ctx: &Ctx, text: &str) -> ApiResult<NodeId> {
-    if let Some(node) = find_named(ctx, text).await? {
-        return Ok(node);
+    Ok(find_listed(ctx, text).await?.node.id)
+}
+
+/// The one node that answers to `text`, or whose identifier begins so.
+pub(crate) async fn find_listed(ctx: &Ctx, text: &str) -> ApiResult<ListedNode> {
+    if let Some(listed) = find_named(ctx, text).await? {
+        return Ok(listed);
     }
-    let begun = id_prefix::find(ctx, IdKind::Node, text).await?;
-    begun.map(NodeId).ok_or_else(|| {
+    let Some(id) = id_prefix::find(ctx, IdKind::Node, text).await? else {
         let detail = format!("nothing answers to {text:?}");
-        problem(ProblemCode::NodeNotFound).with_detail(detail).into()
-    })
+        return Err(problem(ProblemCode::NodeNotFound).with_detail(detail).into());
+    };
+    Ok(ctx.store.listed_node(NodeId(id)).await?)
 }
 
 /// The one node that answers to `text`. Nodes that left service count only where no other does,
 /// and then the newest.
-pub(crate) async fn find_named(ctx: &Ctx, text: &str) -> ApiResult<Option<NodeId>> {
+pub(crate) async fn find_named(ctx: &Ctx, text: &str) -> ApiResult<Option<ListedNode>> {
     let normal = check::mac("node", text).unwrap_or_else(|_| text.trim().to_ascii_lowercase());
     let mut found = ctx.store.find_nodes(&normal).await?;
     if let (true, Some((short, _))) = (found.is_empty(), domain_name(&normal)) {
         found = ctx.store.find_nodes(short).await?;
     }
-    let live: Vec<_> = found.iter().filter(|node| is_live(node.state)).collect();
-    if live.len() > 1 {
-        let names: Vec<String> =
-            live.iter().map(|node| format!("{} ({})", node.id, node.hostname)).collect();
+    let live = found.iter().map(|listed| &listed.node).filter(|node| is_live(node.state));
+    let names: Vec<String> = live.map(|node| format!("{} ({})", node.id, node.hostname)).collect();
+    if names.len() > 1 {
         let detail = format!("{text:?} names {}", names.join(", "));
         return Err(problem(ProblemCode::NodeAmbiguous).with_detail(detail).into());
     }
-    Ok(found.first().map(|node| node.id))
+    Ok(found.into_iter().next())
 }
 
 /// The live node of a site that has this as its `name`.
@@ -55,14 +59,16 @@ pub(crate) async fn live_node_with(
     ctx: &Ctx,
     site_id: SiteId,
     name: NodeName<'_>,
-) -> Result<Option<NodeRecord>, StoreError> {
+) -> Result<Option<ListedNode>, StoreError> {
     let (NodeName::Hostname(text) | NodeName::BmcAddress(text)) = name;
     let has_it = |node: &NodeRecord| match name {
         NodeName::Hostname(hostname) => node.hostname == hostname,
         NodeName::BmcAddress(address) => node.hardware.bmc_address.as_deref() == Some(address),
     };
     let mut found = ctx.store.find_nodes(text).await?.into_iter();
-    Ok(found.find(|node| node.site_id == site_id && is_live(node.state) && has_it(node)))
+    Ok(found.find(|ListedNode { node, .. }| {
+        node.site_id == site_id && is_live(node.state) && has_it(node)
+    }))
 }
 
 /// What is one live node's alone at its site.

@@ -26,7 +26,7 @@ use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::node_facts::KnownFacts;
-use crate::node_view::{NodeName, find_node, live_node_with};
+use crate::node_view::{NodeName, find_listed, find_node, live_node_with};
 use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::second_person::{self, CheckedRequest, Guarded};
@@ -182,7 +182,7 @@ async fn node_in_the_way(ctx: &Ctx, wanted: &NewNode) -> Result<Option<ListedNod
     let hostname = NodeName::Hostname(&wanted.hostname);
     for name in [Some(hostname), bmc_address.map(NodeName::BmcAddress)].into_iter().flatten() {
         if let Some(there) = live_node_with(ctx, wanted.site_id, name).await? {
-            return ctx.store.listed_node(there.id).await.map(Some);
+            return Ok(Some(there));
         }
     }
     Ok(None)
@@ -251,19 +251,19 @@ fn parse_enum<T: Copy>(
 /// `GET /api/v1/nodes/NODE`.
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<NodeView>> {
     let reading = async {
-        let id = find_node(&ctx, &text).await?;
-        let node = ctx.store.listed_node(id).await?;
+        let listed = find_listed(&ctx, &text).await?;
+        let id = listed.node.id;
         let timeline = ctx.store.last_timeline_of_node(id, TIMELINE_LINES + 1).await?;
-        let known = KnownFacts::of_node(&ctx, id).await?;
-        ApiResult::Ok((node, timeline, known))
+        let known = KnownFacts::of_node(&ctx, &listed).await?;
+        ApiResult::Ok((listed, timeline, known))
     };
-    let (node, mut timeline, known) = ctx.store.read_one_moment(reading).await??;
+    let (listed, mut timeline, known) = ctx.store.read_one_moment(reading).await??;
     let timeline_is_cut = i64::try_from(timeline.len()).is_ok_and(|lines| lines > TIMELINE_LINES);
     if timeline_is_cut {
         timeline.remove(0);
     }
     let timeline = timeline.into_iter().map(|row| row.event).collect();
-    Ok(Json(NodeView { timeline_is_cut, ..known.view(&ctx, &node, timeline) }))
+    Ok(Json(NodeView { timeline_is_cut, ..known.view(&ctx, &listed, timeline) }))
 }
 
 /// `GET /api/v1/nodes/NODE/timeline?after=&limit=`: the oldest first. Whoever follows it asks for

@@ -127,7 +127,7 @@ async fn planned_run(
     let (hostname, hardware) = check::onboard(request)?;
     let now = ctx.now();
     let known = live_node_with(ctx, site_id, NodeName::Hostname(&hostname)).await?;
-    let node_id = known.map_or_else(|| NodeId::new(&*ctx.ids, now), |node| node.id);
+    let node_id = known.map_or_else(|| NodeId::new(&*ctx.ids, now), |listed| listed.node.id);
     let run = RunRecord {
         id: RunId::new(&*ctx.ids, now),
         node_id,

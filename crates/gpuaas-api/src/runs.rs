@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::buckets::seconds_per_bucket;
-use gpuaas_store::{IdKind, ListedRun, OperatorCommand, RunFilter};
+use gpuaas_store::{IdKind, ListedNode, ListedRun, OperatorCommand, RunFilter};
 use gpuaas_types::api::{List, RunView, StepSpan};
 use gpuaas_types::change::RunListItem;
 use gpuaas_types::codes::ProblemCode;
@@ -32,14 +32,13 @@ pub(crate) async fn find_run(ctx: &Ctx, text: &str) -> ApiResult<RunId> {
         return Ok(id);
     }
     let missing = |detail: String| problem(ProblemCode::RunNotFound).with_detail(detail).into();
-    let Some(node) = find_named(ctx, text).await? else {
+    let Some(ListedNode { node, .. }) = find_named(ctx, text).await? else {
         let begun = id_prefix::find(ctx, IdKind::Run, text).await?;
         return begun
             .map(RunId)
             .ok_or_else(|| missing(format!("neither a run nor a node answers to {text:?}")));
     };
-    let run = ctx.store.node(node).await?.run_id;
-    run.ok_or_else(|| missing(format!("node {text} never had a run")))
+    node.run_id.ok_or_else(|| missing(format!("node {text} never had a run")))
 }
 
 /// Which runs to list.

@@ -10,7 +10,7 @@ use gpuaas_core::machine_identity::{RequestedMachine, bmc_host};
 use gpuaas_core::record::{NodeHardware, NodeRecord};
 use gpuaas_core::run_state::{Candidate, MachineFacts, MachineSearch, PowerFacts, PowerReading};
 use gpuaas_core::snapshot::Snapshot;
-use gpuaas_store::Store;
+use gpuaas_store::{ListedNode, Store};
 use gpuaas_types::machine::MachineView;
 use gpuaas_types::{NodeId, NodeState, Timestamp};
 use maas_client::{Machine, MachineFilter};
@@ -257,7 +257,7 @@ async fn is_expected_elsewhere(
     for text in std::iter::once(machine.hostname.as_str()).chain(macs).chain(boot) {
         let nodes = store.find_nodes(text).await;
         let nodes = nodes.map_err(|e| CallError::Site(e.to_string()))?;
-        let others = nodes.iter().filter(|node| {
+        let others = nodes.iter().filter(|ListedNode { node, .. }| {
             node.id != query.node_id
                 && node.site_id == site.record.id
                 && !matches!(

@@ -144,7 +144,10 @@ impl InvariantChecker {
     ) -> Result<Option<String>, StoreError> {
         let node = match (&arrival.system_id, &arrival.hostname) {
             (Some(id), _) => simulation.store.node_by_system_id(simulation.site_id, id).await?,
-            (None, Some(name)) => simulation.store.find_nodes(name).await?.into_iter().next(),
+            (None, Some(name)) => {
+                let found = simulation.store.find_nodes(name).await?;
+                found.into_iter().next().map(|listed| listed.node)
+            }
             (None, None) => None,
         };
         let run = match node.as_ref().and_then(|node| node.run_id) {

@@ -5,12 +5,14 @@
 //! cluster and its number there. A database at another place was copied or moved, and changes
 //! nothing in a region before its mark has shown that no other control plane answers.
 
+use std::collections::HashMap;
+
 use gpuaas_core::control_mark::{ControlRecord, ControlState};
 use gpuaas_types::api::SiteControl;
 use gpuaas_types::{SiteId, Timestamp};
 use uuid::Uuid;
 
-use crate::database::{Conn, Val, args};
+use crate::database::{Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::seal::random;
 use crate::store::{Db, Store};
@@ -47,6 +49,29 @@ impl Store {
         let sql = "SELECT value FROM store_meta WHERE name = 'plane'";
         let row = self.reader().await?.first(sql, args![]).await?;
         row.ok_or_else(|| StoreError::corrupt("store_meta", "plane is missing"))?.cols().next()
+    }
+
+    /// Why machines of these sites are not changed; sites whose machines are changed are left out.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn held_sites(
+        &self,
+        ids: impl IntoIterator<Item = SiteId>,
+    ) -> Result<HashMap<SiteId, SiteControl>, StoreError> {
+        let mut found = HashMap::new();
+        let mut conn = self.reader().await?;
+        for ids in padded(ids.into_iter().map(|id| id.0)) {
+            let text = "SELECT id, status -> 'control' FROM site \
+                        WHERE removed_at IS NULL AND id IN ({LIST})";
+            let sql = with_list(text, 1, ids.len());
+            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+                let mut cols = row.cols();
+                let (id, control) = (cols.id(SiteId)?, cols.opt_json::<Option<SiteControl>>()?);
+                found.extend(control.flatten().map(|control| (id, control)));
+            }
+        }
+        Ok(found)
     }
 
     /// What is remembered of the mark in a site's region; nothing where nobody looked at it yet.

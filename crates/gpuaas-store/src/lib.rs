@@ -154,7 +154,7 @@ pub use operator_command::OperatorCommand;
 pub use operator_task::{NewOperatorTask, OperatorTask};
 pub use page::Page;
 pub use postgres::StartupLock;
-pub use profile::ProfileRevision;
+pub use profile::{ProfileBrief, ProfileRevision};
 pub use request_replay::{KeptResponse, ReplayKey};
 pub use retention::{ExpiredPage, RetainedTable, RowKey};
 pub use run::{LeasedRun, NewTask, NodeChange, RunWrite};

@@ -148,13 +148,16 @@ const NODES_PER_PAGE: u32 = 500;
 
 macro_rules! listed_select {
     ($rest:expr) => {
+        listed_select!(node_from!(), $rest)
+    };
+    ($from:expr, $rest:expr) => {
         concat!(
             "SELECT ",
             node_columns!(),
             ", site.name, profile.name, observation.status, observation.status_at, batch.name, \
              run.id, run.kind, run.step, run.status, run.wait, run.park, run.created_at, \
              run.step_since, run.ended_at FROM ",
-            node_from!(),
+            $from,
             " JOIN site ON site.id = node.site_id JOIN profile ON profile.id = node.profile_id \
              LEFT JOIN run ON run.id = node.run_id \
              LEFT JOIN observation ON observation.node_id = node.id \
@@ -185,10 +188,8 @@ const LIST_AFTER: &str = list_of_nodes!(
 
 /// Identifiers first, and from there to the nodes: PostgreSQL reads all nodes for a row that fits one of
 /// several conditions, and keeps the order of joins that is written here (`postgres.rs`).
-const FIND: &str = concat!(
-    "SELECT ",
-    node_columns!(),
-    " FROM (SELECT id FROM node WHERE id = $2 \
+const FIND: &str = listed_select!(
+    "(SELECT id FROM node WHERE id = $2 \
      UNION SELECT id FROM node WHERE hostname = $1 \
      UNION SELECT id FROM node WHERE system_id = $1 \
      UNION SELECT id FROM node WHERE bmc_address = $1 \
@@ -197,8 +198,8 @@ const FIND: &str = concat!(
      UNION SELECT host.id FROM roce_assignment JOIN node AS host \
      ON host.site_id = roce_assignment.site_id AND host.hostname = roce_assignment.hostname \
      WHERE roce_assignment.ip_address = $1) AS found \
-     JOIN node ON node.id = found.id LEFT JOIN heartbeat ON heartbeat.node_id = node.id \
-     ORDER BY CASE WHEN node.state IN ('retired', 'detached', 'deleted') THEN 1 ELSE 0 END, \
+     JOIN node ON node.id = found.id LEFT JOIN heartbeat ON heartbeat.node_id = node.id",
+    "ORDER BY CASE WHEN node.state IN ('retired', 'detached', 'deleted') THEN 1 ELSE 0 END, \
      node.created_at DESC"
 );
 
@@ -459,17 +460,17 @@ impl Store {
         read_node(&mut row.ok_or_else(|| StoreError::not_found("node", id))?.cols())
     }
 
-    /// Nodes that answer to `text`: identifier of the node or of one of its runs, hostname,
-    /// MAAS' `system_id`, MAC address, BMC address or fabric address. Nodes in service first,
-    /// then the newest.
+    /// Nodes that answer to `text`, as views show them: identifier of the node or of one of its
+    /// runs, hostname, MAAS' `system_id`, MAC address, BMC address or fabric address. Nodes in
+    /// service first, then the newest.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn find_nodes(&self, text: &str) -> Result<Vec<NodeRecord>, StoreError> {
+    pub async fn find_nodes(&self, text: &str) -> Result<Vec<ListedNode>, StoreError> {
         let id = uuid::Uuid::parse_str(text).ok();
         let values = args![text, id, &text.to_ascii_lowercase()];
         let rows = self.reader().await?.all(FIND, values).await?;
-        rows.iter().map(|row| read_node(&mut row.cols())).collect()
+        rows.iter().map(|row| read_listed_node(row.cols())).collect()
     }
 
     /// A node as views show it.

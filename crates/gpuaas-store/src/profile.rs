@@ -1,16 +1,18 @@
 //! Profiles. A change makes a new revision; a run pins one, and none is ever changed.
 
+use std::collections::HashMap;
+
 use gpuaas_types::api::{BundlePin, ProfileResource};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{ProfileId, Timestamp};
 
-use crate::database::{Conn, Val, args};
+use crate::database::{Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::list_filter::with_filter;
 use crate::store::Store;
-use crate::tables::profile::{profile_select, profiles_named, read_profile};
+use crate::tables::profile::{profile_from, profile_select, profiles_named, read_profile};
 
 /// One immutable revision of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +25,15 @@ pub struct ProfileRevision {
     pub revision: i64,
     /// Specification of this revision.
     pub spec: ProfileSpec,
+    /// The site bundle and what it requires, in the order to run them; empty without a bundle.
+    pub bundle_pins: Vec<BundlePin>,
+}
+
+/// What the newest revision of a profile says of nodes in service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileBrief {
+    /// Seconds of silence after which an agent counts as gone.
+    pub offline_after_seconds: u32,
     /// The site bundle and what it requires, in the order to run them; empty without a bundle.
     pub bundle_pins: Vec<BundlePin>,
 }
@@ -164,6 +175,38 @@ impl Store {
         let sql = with_filter(SQL, FilterList::Profiles, filter, &mut values)?;
         let rows = self.reader().await?.all(sql, values).await?;
         rows.iter().map(|row| read_profile(row.cols())).collect()
+    }
+
+    /// What these profiles say of nodes in service; those that were removed are left out.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn profile_briefs(
+        &self,
+        ids: impl IntoIterator<Item = ProfileId>,
+    ) -> Result<HashMap<ProfileId, ProfileBrief>, StoreError> {
+        const SQL: &str = concat!(
+            "SELECT profile.id, \
+             CAST(profile_revision.spec ->> 'offline_after_seconds' AS BIGINT), \
+             profile_revision.bundle_pins FROM ",
+            profile_from!(),
+            " WHERE profile.removed_at IS NULL AND profile.id IN ({LIST})"
+        );
+        let mut found = HashMap::new();
+        let mut conn = self.reader().await?;
+        for ids in padded(ids.into_iter().map(|id| id.0)) {
+            let sql = with_list(SQL, 1, ids.len());
+            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+                let mut cols = row.cols();
+                let (id, seconds) = (cols.id(ProfileId)?, cols.next::<Option<i64>>()?);
+                let offline_after_seconds = seconds
+                    .map_or(Ok(ProfileSpec::default().offline_after_seconds), u32::try_from)
+                    .map_err(|error| StoreError::corrupt("offline_after_seconds", error))?;
+                let bundle_pins = cols.json()?;
+                found.insert(id, ProfileBrief { offline_after_seconds, bundle_pins });
+            }
+        }
+        Ok(found)
     }
 
     /// One revision, as a run pins it.

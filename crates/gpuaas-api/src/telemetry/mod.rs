@@ -29,7 +29,6 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use gpuaas_core::record::NodeRecord;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::telemetry::{TelemetryReport, TelemetryVerdict};
@@ -37,7 +36,7 @@ use gpuaas_types::{NodeState, Problem};
 
 use crate::body::Key;
 use crate::ctx::Ctx;
-use crate::node_view::find_node;
+use crate::node_view::find_listed;
 use crate::problem::{ApiResult, problem};
 use fetch::{FetchError, HostResponse, is_netdata};
 use target::Subject;
@@ -168,7 +167,7 @@ fn refusal(report: &TelemetryReport) -> Problem {
 
 /// The node, unless its machine is not ours to look at.
 async fn subject(ctx: &Ctx, text: &str) -> ApiResult<Subject> {
-    let node: NodeRecord = ctx.store.node(find_node(ctx, text).await?).await?;
+    let node = find_listed(ctx, text).await?.node;
     let (hostname, state) = (&node.hostname, node.state);
     if matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted) {
         let detail = format!("{hostname} is {state}: its machine may be somebody else's by now");

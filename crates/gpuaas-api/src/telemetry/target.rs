@@ -96,7 +96,7 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> ApiResult<Subject> {
     let port = port(&checks);
     let target = address.map(|(ip, from)| Target { at: SocketAddrV4::new(ip, port), from });
     let response = node.heartbeat_at.map(|at| now.seconds_since(at));
-    let patience = node_facts::allowed_silence(ctx, &revision.spec);
+    let patience = node_facts::allowed_silence(ctx, revision.spec.offline_after_seconds);
     let agent = TelemetryProbe {
         name: "agent".to_owned(),
         passed: response.is_some_and(|seconds| seconds <= patience),

@@ -123,7 +123,7 @@ async fn a_parked_node_is_corrected_and_an_address_of_another_is_refused_at_once
     let answer = rig.patch(path, change(power)).await;
     assert!(!String::from_utf8_lossy(&answer.bytes).contains("swordfish77"));
     answer.ok();
-    let stored = rig.store.find_nodes("j22u11").await.unwrap().remove(0);
+    let stored = rig.store.find_nodes("j22u11").await.unwrap().remove(0).node;
     assert_eq!(stored.hardware.mac_addresses, ["3c:ec:ef:00:11:23"]);
     assert_eq!(stored.hardware.power_type, "redfish");
     assert_eq!(stored.hardware.bmc_user.as_deref(), Some("root"), "left out, so it stays");

@@ -119,14 +119,11 @@ impl SqliteConnection {
     }
 }
 
-/// To SQLite `$2` is a name, and a statement's names are numbered as they appear.
+/// Binds a value for each placeholder; those that the text skips are bound, too.
 fn bind(statement: &mut rusqlite::Statement<'_>, args: &[Val]) -> Result<(), StoreError> {
     for at in 1..=statement.parameter_count() {
-        let name = statement.parameter_name(at).unwrap_or_default();
-        let value = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
-        let value = value.and_then(|n| args.get(n.checked_sub(1)?));
-        let value = value.ok_or_else(|| StoreError::corrupt("statement", name))?;
-        statement.raw_bind_parameter(at, value)?;
+        let missing = || StoreError::corrupt("statement", format!("?{at} has no value"));
+        statement.raw_bind_parameter(at, args.get(at - 1).ok_or_else(missing)?)?;
     }
     Ok(())
 }

@@ -37,7 +37,10 @@ pub(crate) fn padded<T: Copy>(ids: impl IntoIterator<Item = T>) -> Vec<Vec<T>> {
 const NOW_ON_POSTGRES: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 const NOW_ON_SQLITE: &str = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)";
 
+/// `sql` as the database wants it. To SQLite `$2` is a name, which it looks for among all others; `?2`
+/// is a number.
 pub(crate) fn in_dialect(sql: Sql, postgres: bool) -> Sql {
+    let sql = if postgres { sql } else { Cow::Owned(sql.replace('$', "?")) };
     if !sql.contains('{') {
         return sql;
     }

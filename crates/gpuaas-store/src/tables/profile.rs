@@ -8,19 +8,27 @@ use gpuaas_types::api::{ProfileResource, ProfileStatus, Resource};
 use crate::database::{Cols, Conn, Val, padded, with_list};
 use crate::error::StoreError;
 
+/// Profiles with their newest revisions.
+macro_rules! profile_from {
+    () => {
+        "profile JOIN profile_revision ON profile_revision.profile_id = profile.id \
+         AND profile_revision.revision = profile.revision"
+    };
+}
+pub(crate) use profile_from;
+
 macro_rules! profile_select {
     ($rest:literal) => {
         concat!(
             "SELECT profile.id, profile_revision.spec, profile.name, \
              profile_revision.bundle_digest, profile_revision.bundle_pins, \
-             profile.revision, profile.created_at, profile.updated_at FROM profile JOIN profile_revision \
-             ON profile_revision.profile_id = profile.id \
-             AND profile_revision.revision = profile.revision ",
+             profile.revision, profile.created_at, profile.updated_at FROM ",
+            profile_from!(),
+            " ",
             $rest
         )
     };
 }
-
 pub(crate) use profile_select;
 
 /// The profiles with these names, by name.

@@ -66,7 +66,7 @@ fn hardware_is_corrected_while_nothing_moves() {
         assert_eq!(code(change(&hardware).await), "node_has_open_run");
         put(&fixture, run_id, RunStatus::Parked, None).await;
 
-        let other = fixture.store.find_nodes("j22u15").await.unwrap()[0].hardware.clone();
+        let other = fixture.store.find_nodes("j22u15").await.unwrap()[0].node.hardware.clone();
         let mut taken = hardware.clone();
         taken.bmc_address = other.bmc_address.clone();
         assert_eq!(code(change(&taken).await), "bmc_address_taken");
@@ -295,6 +295,7 @@ fn a_site_goes_when_its_nodes_have_left() {
         assert_eq!(code(store.profile_by_name("h200").await), "not_found");
         assert!(store.sites().await.unwrap().is_empty());
         assert!(store.profiles().await.unwrap().is_empty());
+        assert!(store.profile_briefs([fixture.profile_id]).await.unwrap().is_empty());
         assert_eq!(code(store.site_api_key(fixture.site_id).await), "not_found");
         assert_eq!(store.input_secrets(owner).await.unwrap(), []);
         assert_eq!(store.roce_assignments().await.unwrap(), []);

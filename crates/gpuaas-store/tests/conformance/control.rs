@@ -1,9 +1,12 @@
 //! Who changes the machines of a region, and a database that was copied.
 
+use std::collections::HashMap;
+
 use gpuaas_core::control_mark::{ControlRecord, ControlState};
+use gpuaas_types::SiteId;
 use gpuaas_types::api::SiteControl;
 
-use crate::fixture::{Fixture, NOON, at, on_each_database};
+use crate::fixture::{Fixture, NOON, at, id, on_each_database};
 
 #[test]
 fn a_record_is_written_over_the_one_that_was_read() {
@@ -23,6 +26,9 @@ fn a_record_is_written_over_the_one_that_was_read() {
         assert!(write(&ControlRecord::default(), &record, Some(control.clone())).await);
         assert_eq!(store.site_control(site_id).await.unwrap(), record);
         assert_eq!(store.site(site_id).await.unwrap().status.control, Some(control.clone()));
+        let held = store.held_sites([site_id]).await.unwrap();
+        assert_eq!(held, HashMap::from([(site_id, control.clone())]));
+        assert!(store.held_sites([SiteId(id())]).await.unwrap().is_empty());
         assert!(!write(&ControlRecord::default(), &ControlRecord::default(), None).await);
         assert_eq!(store.site_control(site_id).await.unwrap(), record, "somebody decided before");
 
@@ -31,6 +37,7 @@ fn a_record_is_written_over_the_one_that_was_read() {
         assert_eq!(store.site(site_id).await.unwrap().status.control, Some(control));
         assert!(write(&record, &record, None).await);
         assert_eq!(store.site(site_id).await.unwrap().status.control, None);
+        assert!(store.held_sites([site_id]).await.unwrap().is_empty());
 
         let again = fixture.database.open().await;
         assert_eq!(again.plane_identity().await.unwrap(), plane);

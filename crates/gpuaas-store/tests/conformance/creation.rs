@@ -90,7 +90,7 @@ fn one_of_many_makes_a_node_or_a_run_of_it() {
             (write.run.status, write.run.ended_at) = (RunStatus::Cancelled, Some(at(1.0)));
             fixture.store.commit(at(1.0), write).await.unwrap();
         }
-        let node_id = fixture.store.find_nodes("j22u11").await.unwrap()[0].id;
+        let node_id = fixture.store.find_nodes("j22u11").await.unwrap()[0].node.id;
         let runs = stores.iter().map(|store| {
             let from = NodeState::ALL;
             let history = Vec::new();

@@ -42,7 +42,7 @@ fn a_name_and_a_bmc_belong_to_one_node() {
         let made = fixture.store.onboard(at(2.0), again_without_bmc).await.unwrap();
         assert!(fixture.store.bmc_password(made.accepted.node_id).await.unwrap().is_none());
         let found = fixture.store.find_nodes("j22u11").await.unwrap();
-        let ids: Vec<NodeId> = found.iter().map(|node| node.id).collect();
+        let ids: Vec<NodeId> = found.iter().map(|found| found.node.id).collect();
         assert_eq!(ids, [made.accepted.node_id, node_id], "nodes in service come first");
     });
 }
@@ -139,7 +139,7 @@ fn anything_finds_a_node() {
         ] {
             let found = fixture.store.find_nodes(text).await.unwrap();
             assert_eq!(found.len(), 1, "{text}");
-            assert_eq!(found[0], fixture.store.node(node_id).await.unwrap(), "{text}");
+            assert_eq!(found[0], fixture.store.listed_node(node_id).await.unwrap(), "{text}");
         }
         assert!(fixture.store.find_nodes("j22").await.unwrap().is_empty());
         assert_eq!(code(fixture.store.node(NodeId(id())).await), "not_found");

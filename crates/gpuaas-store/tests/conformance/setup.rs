@@ -1,10 +1,11 @@
 //! Opening, sites, profiles, fabric addresses, audit.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use gpuaas_store::{
     AuditEntry, AuditFilter, ExposeSecret as _, IdempotencyKey, MasterKey, NewAuditEntry, Page,
-    ReplayKey, SecretOwner, SecretString, Store, StoreError,
+    ProfileBrief, ReplayKey, SecretOwner, SecretString, Store, StoreError,
 };
 use gpuaas_types::api::{BundlePin, OnboardAccepted, SiteStatus};
 use gpuaas_types::filter::FilterList;
@@ -208,7 +209,11 @@ fn a_profile_revision_never_changes() {
     on_each_database(|database| async move {
         let fixture = Fixture::new(database).await;
         let first = ProfileSpec::default();
-        let second = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
+        let second = ProfileSpec {
+            require_hw_sync: true,
+            offline_after_seconds: 77,
+            ..ProfileSpec::default()
+        };
         let pin =
             |bundle: &str, digest: &str| BundlePin { bundle: bundle.into(), digest: digest.into() };
         let pins = [pin("below@1", "1"), pin("site@1", "2")];
@@ -219,6 +224,10 @@ fn a_profile_revision_never_changes() {
         assert_eq!(profile.status.bundle_pins, pins);
         assert_eq!(fixture.store.profile(fixture.profile_id).await.unwrap(), profile);
         assert_eq!(fixture.store.profiles().await.unwrap(), vec![profile]);
+        let briefs = fixture.store.profile_briefs([fixture.profile_id, ProfileId(id())]).await;
+        let offline_after_seconds = second.offline_after_seconds;
+        let brief = ProfileBrief { offline_after_seconds, bundle_pins: pins.to_vec() };
+        assert_eq!(briefs.unwrap(), HashMap::from([(fixture.profile_id, brief)]));
 
         let old = fixture.store.profile_revision(fixture.profile_id, 1).await.unwrap();
         assert_eq!((old.spec, old.name.as_str(), old.bundle_pins), (first, "h200", Vec::new()));

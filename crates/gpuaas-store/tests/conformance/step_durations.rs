@@ -105,7 +105,7 @@ fn finished_visits_of_the_latest_runs_that_are_alike() {
         assert_eq!(sorted(&any, Step::Accept), [10.0, 11.0, 12.0, 13.0, 99.0]);
         assert_eq!(sorted(&times("ubuntu/noble", 9).await.0, Step::Accept).len(), 4);
 
-        let node_id = fixture.store.find_nodes("a").await.unwrap().remove(0).id;
+        let node_id = fixture.store.find_nodes("a").await.unwrap().remove(0).node.id;
         let run = NewRun { kind: RunKind::Reimage, profile_revision: 2, ..new_run() };
         let from = &gpuaas_types::NodeState::ALL;
         let asked =
