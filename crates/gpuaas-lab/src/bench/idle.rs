@@ -149,13 +149,21 @@ fn allow_open_files(args: &BenchIdleArgs) -> Result<(), Failure> {
     let nodes = args.nodes;
     let part_of = |parts: usize| u64::try_from(nodes.div_ceil(parts.max(1))).unwrap_or(u64::MAX);
     let of_region = part_of(args.regions).saturating_add(REGION_FILES);
-    let wanted = of_region.max(part_of(args.replicas).saturating_add(OTHER_FILES));
+    let of_control_plane = part_of(args.replicas).saturating_add(OTHER_FILES);
+    let (who, wanted, option) = if of_region >= of_control_plane {
+        ("a region", of_region, "--regions")
+    } else {
+        ("a control plane", of_control_plane, "--replicas")
+    };
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
     if most < wanted {
-        let detail = format!("{nodes} nodes want {wanted} open files, and {most} are allowed");
-        return Err(Failure::local(CommandCode::BenchmarkUnusable, detail)
-            .hint("raise the hard limit (`ulimit -Hn`), or ask for fewer nodes, or more regions"));
+        let detail = format!(
+            "{who} wants {wanted} open files for its part of {nodes} nodes, and {most} are allowed"
+        );
+        return Err(Failure::local(CommandCode::BenchmarkUnusable, detail).hint(format!(
+            "raise the hard limit (`ulimit -Hn`), ask for fewer nodes, or give more {option}"
+        )));
     }
     if limit.current.is_some_and(|current| current < wanted) {
         let raised = Rlimit { current: limit.maximum, ..limit };
@@ -405,9 +413,12 @@ mod tests {
 
     #[test]
     fn more_nodes_than_files_are_refused() {
-        for (regions, replicas) in [(1, 1), (1, usize::MAX), (usize::MAX, 1)] {
+        let whose = [(1, usize::MAX, "--regions"), (usize::MAX, 1, "--replicas")];
+        for (regions, replicas, option) in whose {
             let refused = allow_open_files(&args(usize::MAX, regions, replicas)).unwrap_err();
-            assert_eq!(refused.code(), "benchmark_unusable", "{regions} {replicas}");
+            assert_eq!(refused.code(), "benchmark_unusable");
+            let hint = refused.problem.hint;
+            assert!(hint.ends_with(option), "{regions} {replicas}: {hint}");
         }
     }
 }
