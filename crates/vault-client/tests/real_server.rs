@@ -32,15 +32,16 @@ async fn a_real_server_takes_the_sign_in() {
     let folder = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let config = folder.path().join("rvault.hcl");
+    // One argument a line, as HCL has it.
     let text = format!(
-        "storage \"file\" {{ path = \"{0}/data\" }}\nlistener \"tcp\" {{ address = \
-         \"127.0.0.1:{port}\" tls_disable = \"true\" }}\napi_addr = \"http://127.0.0.1:{port}\"\n\
+        "storage \"file\" {{\n  path = \"{0}/data\"\n}}\nlistener \"tcp\" {{\n  address = \
+         \"127.0.0.1:{port}\"\n  tls_disable = \"true\"\n}}\napi_addr = \"http://127.0.0.1:{port}\"\n\
          log_level = \"error\"\n",
         folder.path().display()
     );
     std::fs::write(&config, text).unwrap();
     let server = Command::new(executable).args(["server", "--config"]).arg(&config).spawn();
-    let _server = Server(server.unwrap());
+    let mut server = Server(server.unwrap());
     let url = format!("http://127.0.0.1:{port}");
     let http = reqwest::Client::new();
     let mut ticks = tokio::time::interval(Duration::from_millis(50));
@@ -52,6 +53,7 @@ async fn a_real_server_takes_the_sign_in() {
         request.send().await.unwrap().json().await.unwrap_or_default()
     };
     while http.get(format!("{url}/v1/sys/health")).send().await.is_err() {
+        assert_eq!(server.0.try_wait().unwrap(), None, "it ended");
         ticks.tick().await;
     }
     let init = json!({ "secret_shares": 1, "secret_threshold": 1 });
