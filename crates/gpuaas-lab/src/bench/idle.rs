@@ -153,7 +153,7 @@ fn allow_open_files(args: &BenchIdleArgs) -> Result<(), Failure> {
     let (who, wanted, option) = if of_region >= of_control_plane {
         ("a region", of_region, "--regions")
     } else {
-        ("a control plane", of_control_plane, "--replicas")
+        ("a control plane", of_control_plane, "--replicas on a --database")
     };
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn more_nodes_than_files_are_refused() {
-        let whose = [(1, usize::MAX, "--regions"), (usize::MAX, 1, "--replicas")];
+        let whose = [(1, usize::MAX, "--regions"), (usize::MAX, 1, "--replicas on a --database")];
         for (regions, replicas, option) in whose {
             let refused = allow_open_files(&args(usize::MAX, regions, replicas)).unwrap_err();
             assert_eq!(refused.code(), "benchmark_unusable");
