@@ -87,6 +87,12 @@ for p in m["phases"]:
 for kind in ("required", "optional"):
     name = "GPUAAS_PACKAGES" if kind == "required" else "GPUAAS_OPTIONAL_PACKAGES"
     print(f"export {name}={shlex.quote(' '.join(m.get('packages', {}).get(kind, [])))}")
+by_switch = {True: [], False: []}
+for name, packages in m.get("packages", {}).get("when", {}).items():
+    assert name in booleans, name
+    by_switch[m["inputs"][name].get("default") == "1"] += packages
+print(f"export GPUAAS_SWITCHED_PACKAGES={shlex.quote(' '.join(by_switch[True]))}")
+print(f"export GPUAAS_UNWANTED_PACKAGES={shlex.quote(' '.join(by_switch[False]))}")
 print(f"export GPUAAS_BUNDLE={m['name']}@{m['version']}")
 PYTHON
 }

@@ -77,6 +77,7 @@ UNIT
 set -eu
 cp /var/lib/hardware/cmdline.next /var/lib/hardware/cmdline
 mount --bind /var/lib/hardware/cmdline /proc/cmdline
+GPUAAS_SYSFS=/var/lib/hardware/sys /var/lib/hardware/kernel pages
 number=0
 for link in eno1 /var/lib/hardware/sys/class/net/ibp*; do
     ip link add "${link##*/}" type veth peer name "cable$number"

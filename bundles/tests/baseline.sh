@@ -4,8 +4,17 @@
 test_wait_online() {
     use h200-ib
     twice wait-online
-    has_line /etc/systemd/system/systemd-networkd-wait-online.service.d/90-gpuaas-bounded.conf \
-        "ExecStart=/lib/systemd/systemd-networkd-wait-online --any --timeout=30"
+    local folder=/etc/systemd/system/systemd-networkd-wait-online.service.d
+    starts() { "$here/fixture/kernel" ask systemctl show --property=ExecStart --value -- systemd-networkd-wait-online.service; }
+    [[ $(starts) == *"argv[]=/lib/systemd/systemd-networkd-wait-online --any --timeout=30 ; "* ]] || wrong "systemd starts $(starts)"
+    # Of an image that has a drop-in of its own, and of a host that an older bundle set up.
+    printf '[Service]\nExecStart=\nExecStart=/lib/systemd/systemd-networkd-wait-online --timeout=120\n' | tee "$root$folder/gpuaas.conf" >"$root$folder/90-gpuaas-bounded.conf"
+    twice wait-online
+    [[ $(starts) == *" --any --timeout=30 ; "* && ! -e $root$folder/90-gpuaas-bounded.conf ]] || wrong "systemd starts $(starts)"
+    ! grep -q warning "$work/said" || wrong "it warns: $(<"$work/said")"
+    mv -- "$root$folder/gpuaas.conf" "$root$folder/zzz.conf"
+    passes wait-online
+    said "warning: another file decides what systemd-networkd-wait-online.service starts: .*timeout=120"
     refused "from 1 to 600" wait-online H200_WAIT_ONLINE_SECONDS=0
 }
 
@@ -101,6 +110,7 @@ test_nvidia() {
     [[ -L $root/etc/systemd/system/multi-user.target.wants/nvidia-fabricmanager.service ]] || wrong "the fabric manager is not enabled"
     [[ ! -e $root/run/fixture/active/nvidia-fabricmanager.service ]] || wrong "the fabric manager started without a driver"
     "$kernel" boot
+    "$kernel" have broken nvidia-smi
     twice nvidia
     said "warning: .* no reboot is due"
     "$kernel" lose broken nvidia-smi
@@ -121,6 +131,28 @@ test_nvidia_without_switches() {
 }
 put_unit() { printf '[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n' >"$root/usr/lib/systemd/system/$1"; }
 
+# An image with the driver and without the fabric manager gets that of the driver's version; nobody can use
+# the GPUs before. One that runs and has not made the fabric is started again by a repair alone.
+test_nvidia_fabric_manager() {
+    use h200-ib
+    local kernel=$here/fixture/kernel
+    passes nvidia H200_INSTALL_PACKAGES=0
+    said "warning: there is no nvidia-fabricmanager.service, and no package of it"
+    passes nvidia H200_NVIDIA_PACKAGES="nvidia-headless-580-server nvidia-fabricmanager-580"
+    said "no package of it for this driver"
+    ! grep -q apt-get "$root/run/fixture/log" || wrong "a fabric manager of another version was installed"
+    twice nvidia
+    logged "install --no-install-recommends -- nvidia-fabricmanager-570"
+    fabric() { "$kernel" ask nvidia-smi -q | grep -c ': Success'; }
+    [[ $(fabric) == 8 ]] || wrong "the GPUs did not join: $(fabric)"
+    "$kernel" have broken fabric
+    passes nvidia
+    said "warning: the GPUs have not joined"
+    passes nvidia GPUAAS_REPAIR=1
+    logged "systemctl restart nvidia-fabricmanager.service"
+    [[ $(fabric) == 8 ]] || wrong "the repair did not start it again"
+}
+
 # The driver may come up at once.
 test_nvidia_without_a_reboot() {
     use h200-ib
@@ -137,6 +169,7 @@ test_nvidia_without_a_reboot() {
 # Nothing is installed where a driver is, where the image has to bring it, and where guests have the GPUs.
 test_nvidia_left_alone() {
     use h200-ib
+    put_unit nvidia-fabricmanager.service
     twice nvidia
     "$here/fixture/kernel" have broken nvidia-smi
     twice nvidia H200_INSTALL_PACKAGES=0
@@ -150,6 +183,7 @@ test_nvidia_left_alone() {
 
 test_docker() {
     use h200-ib
+    local text
     twice docker
     [[ -e $root/run/fixture/active/docker.service ]] || wrong "docker does not run"
     has_line /etc/docker/daemon.json '    "buildkit": true'
@@ -167,8 +201,18 @@ test_docker() {
         twice docker H200_HOST_ROLE=slice
         [[ $(jq -c . "$root/etc/docker/daemon.json") == '{"features":{"buildkit":true},"log-driver":"journald"}' ]] ||
             wrong "merged: $(<"$root/etc/docker/daemon.json")"
-        printf 'not JSON' >"$root/etc/docker/daemon.json"
-        refused "daemon.json is no JSON" docker
+        for text in 'not JSON' '{"debug":true,}' '[]' '{} {}'; do
+            printf '%s' "$text" >"$root/etc/docker/daemon.json"
+            refused "/etc/docker/daemon.json is not a JSON object" docker
+        done
+        # A runtime that is there stays as it is; so do a driver's options, and settings behind a byte order mark.
+        printf '\xef\xbb\xbf{"default-runtime":"nvidia","log-driver":"local","log-opts":{"max-size":"5m"},"runtimes":{"nvidia":{"path":"/usr/bin/nvidia-container-runtime","runtimeArgs":[]}},"insecure-registries":["192.0.2.1:5000"]}' >"$root/etc/docker/daemon.json"
+        twice docker
+        [[ $(jq -cS . "$root/etc/docker/daemon.json") == '{"default-runtime":"nvidia","features":{"buildkit":true},"insecure-registries":["192.0.2.1:5000"],"log-driver":"local","log-opts":{"max-size":"5m"},"runtimes":{"nvidia":{"path":"/usr/bin/nvidia-container-runtime","runtimeArgs":[]}}}' ]] ||
+            wrong "merged: $(<"$root/etc/docker/daemon.json")"
+        printf ' \n\n' >"$root/etc/docker/daemon.json"
+        twice docker
+        has_line /etc/docker/daemon.json '    "buildkit": true'
         rm -- "$root/etc/docker/daemon.json"
         passes docker
     fi
@@ -194,7 +238,7 @@ test_ipoib() {
     mode_is /etc/netplan/60-ipoib.yaml 600
     said "derived 192.168.36.100/16 for ibp20s0"
     has_line /etc/netplan/60-ipoib.yaml "    ibp132s0:"
-    [[ $(grep -c 'infiniband-mode: datagram' "$root/etc/netplan/60-ipoib.yaml") == 8 ]] || wrong "eight links are wanted"
+    [[ $(grep -c 'infiniband-mode: datagram' "$root/etc/netplan/60-ipoib.yaml") == 8 ]] || wrong "expected eight links"
     has_no /etc/netplan/60-ipoib.yaml enp0s1
     logged "networkctl reconfigure ibp20s0 ibp36s0"
     if tool netplan; then
@@ -217,6 +261,70 @@ test_ipoib() {
         root=$work/netplan has_line "$network" "Scope=link"
         if netplan_of_this_machine_knows_mode; then root=$work/netplan has_line "$network" "Mode=datagram"; fi
     fi
+}
+
+# What the kernel lost comes back with the next run, and only that is touched; a link that is as it should
+# be keeps its address all the time.
+test_ipoib_restores_the_kernel() {
+    use h200-ib
+    local kernel=$here/fixture/kernel net=$root/sys/class/net
+    "$kernel" cold
+    twice ipoib
+    [[ $(cat "$net"/ibp*/operstate | sort -u) == up ]] || wrong "a link is down"
+    restored() { # LINK: by this run, and nothing else
+        : >"$root/run/fixture/log"
+        passes ipoib
+        [[ $(grep reconfigure "$root/run/fixture/log") == "networkctl reconfigure $1" ]] || wrong "of $1: $(<"$root/run/fixture/log")"
+        "$kernel" ask ip -4 -o addr show dev ibp20s0 | grep ' 192.168.36.100/16 ' >/dev/null || wrong "no address"
+        "$kernel" ask ip -4 -o route show 192.168.0.0/16 dev ibp20s0 | grep . >/dev/null || wrong "no route"
+    }
+    "$kernel" lose addresses "ibp20s0 192.168.36.100/16"
+    restored ibp20s0
+    "$kernel" lose routes "ibp20s0 192.168.0.0/16"
+    "$kernel" lose addresses "ibp20s0 192.168.36.100/16"
+    restored ibp20s0
+    printf 'down\n' >"$net/ibp52s0/operstate"
+    restored ibp52s0
+    : >"$root/run/fixture/log"
+    passes ipoib GPUAAS_REPAIR=1
+    logged "networkctl reconfigure ibp20s0 ibp36s0"
+    "$kernel" have cut ibp52s0
+    passes ipoib
+    said "warning: ibp52s0 did not get what /etc/netplan/60-ipoib.yaml says"
+}
+
+# The type says what a link is: firmware numbers some slots and not others. What is on top of a link, or a
+# guest's, is none of the fabric's. A name that a site sets leaves others alone, and says so.
+test_ipoib_by_the_type_of_links() {
+    use h200-ib
+    local net=$root/sys/class/net child=$root/sys/devices/virtual/net/ibp36s0.8001
+    mv -- "$net/ibp100s0" "$net/ibs100" && mv -- "$net/ibp84s0" "$net/ibP1p84s0" && mv -- "$net/ibp68s0" "$net/fab0"
+    mkdir -p -- "$child"
+    printf '32\n' >"$child/type" && printf 'up\n' >"$child/operstate" && printf 'ibp36s0\n' >"$child/parent"
+    ln -sr "$child" "$net/ibp36s0.8001"
+    twice ipoib
+    [[ $(grep -c 'infiniband-mode: datagram' "$root/etc/netplan/60-ipoib.yaml") == 8 ]] || wrong "expected eight links"
+    has_line /etc/netplan/60-ipoib.yaml "    fab0:"
+    has_no /etc/netplan/60-ipoib.yaml 8001
+    ! grep -q warning "$work/said" || wrong "it warns: $(<"$work/said")"
+    passes ipoib H200_FABRIC_INTERFACE="ibp*" H200_FABRIC_LINKS=5
+    said "warning: the InfiniBand link ibs100 stays as it is: it is not among the fabric's links \\(ibp\\*\\)"
+    passes ipoib H200_FABRIC_INTERFACE="ibp*"
+    said "warning: 5 links of the fabric, 8 wanted"
+}
+
+# Drivers may still be loading: the first link gets the address although others were there before it.
+test_ipoib_waits_for_its_links() {
+    use h200-ib
+    local link late=$root/run/fixture/late-links
+    mkdir -p -- "$late"
+    for link in ibp20s0 ibp36s0; do
+        mv -- "$root/sys/class/net/$link" "$late/$link"
+        "$here/fixture/kernel" have late "$link"
+    done
+    twice ipoib
+    said "derived 192.168.36.100/16 for ibp20s0"
+    [[ $(grep -c 'infiniband-mode: datagram' "$root/etc/netplan/60-ipoib.yaml") == 8 ]] || wrong "expected eight links"
 }
 
 test_ipoib_of_a_site() {
@@ -267,6 +375,28 @@ test_login_user() {
     refused "no user's name" login-user H200_LOGIN_USER="-x"
     refused "a system's user" login-user H200_LOGIN_USER=root
     refused "no hash of crypt" login-user H200_LOGIN_USER=hpcadmin H200_LOGIN_PASSWORD_HASH=secret
+}
+
+# An sshd_config that never reads drop-ins, or has its own value before, or a Match block that decides.
+test_login_user_of_a_hardened_image() {
+    use h200-ib
+    local config=/etc/ssh/sshd_config kernel=$here/fixture/kernel
+    in_force() { "$kernel" ask sshd -T -C user=root,host=x,addr=192.0.2.1 | grep -qix -- "$1" || wrong "not in force: $1"; }
+    printf 'Port 22\nPasswordAuthentication yes\nPermitRootLogin yes\nUsePAM yes\n' >"$root$config"
+    twice login-user
+    in_force "passwordauthentication no"
+    in_force "permitrootlogin without-password"
+    [[ $(head -n 1 -- "$root$config") == "Include /etc/ssh/sshd_config.d/10-gpuaas.conf" && $(tail -n 1 -- "$root$config") == "UsePAM yes" ]] || wrong "$config: $(<"$root$config")"
+    printf 'PasswordAuthentication yes\nInclude /etc/ssh/sshd_config.d/*.conf\n' >"$root$config"
+    twice login-user
+    in_force "passwordauthentication no"
+    twice login-user H200_SSH_PASSWORD_AUTH=1
+    in_force "passwordauthentication yes"
+    # Somebody's file sorts before ours.
+    printf 'Include /etc/ssh/sshd_config.d/*.conf\n' >"$root$config"
+    printf 'PasswordAuthentication yes\n' >"$root/etc/ssh/sshd_config.d/00-site.conf"
+    twice login-user
+    in_force "passwordauthentication no"
 }
 
 test_data_disks() {

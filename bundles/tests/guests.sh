@@ -140,7 +140,7 @@ test_guests_are_apart_on_the_bridge() {
     passes settings
     twice ovs-bridge
     logged "ovs-vsctl --timeout=30 --may-exist add-br ovsbr0 -- set bridge ovsbr0 datapath_type=system -- set-fail-mode ovsbr0 secure"
-    logged "ovs-ofctl -O OpenFlow13 --timeout=30 replace-flows ovsbr0 /etc/gpuaas/slice.flows"
+    logged "ovs-ofctl -O OpenFlow13 --timeout=30 replace-flows ovsbr0 /run/gpuaas/slice.flows"
     local switch
     switch=$(PATH=$PATH:/usr/lib/openvswitch-switch:/usr/lib/openvswitch-switch-dpdk command -v ovs-vswitchd || true)
     if [[ -z $switch ]] || ! tool ovs-vsctl || ! tool ovsdb-tool || ! own_network; then
@@ -148,10 +148,16 @@ test_guests_are_apart_on_the_bridge() {
         return
     fi
     peers
-    cp -- "$root/etc/gpuaas/slice.flows" "$work/flows"
+    # The host below the folder, whose switch is a real one.
+    cat >"$work/passes" <<'PASSES'
+#!/bin/bash
+shift
+exec "${@/#\/run\/gpuaas/$GPUAAS_HOST_ROOT/run/gpuaas}"
+PASSES
+    chmod +x "$work/passes"
     cat >"$work/switch.sh" <<'SWITCH'
 set -euo pipefail
-peers=$1 flows=$2 switch=$3 schema=$4 dir=$5
+peers=$1 kernel=$2 switch=$3 schema=$4 dir=$5
 export OVS_RUNDIR=$dir OVS_LOGDIR=$dir OVS_DBDIR=$dir OVS_SYSCONFDIR=$dir
 # Whoever ends this ends all of it: it is the first process of a namespace.
 fifo=$dir/fifo && mkfifo "$fifo"
@@ -165,16 +171,27 @@ ovs-vsctl --db="unix:$dir/db.sock" --no-wait init
 vsctl() { ovs-vsctl --db="unix:$dir/db.sock" --timeout=30 "$@"; }
 vsctl --may-exist add-br ovsbr0 -- set bridge ovsbr0 datapath_type=netdev -- set-fail-mode ovsbr0 secure
 ip link set lo up
-ovs-ofctl -O OpenFlow13 --timeout=30 replace-flows "$dir/ovsbr0.mgmt" "$flows"
-for number in 1 2; do
+# What the agent has at each launch, and at each end: the bundle's program.
+flows() { GPUAAS_FIXTURE_KERNEL=$kernel "$GPUAAS_HOST_ROOT/usr/local/sbin/gpuaas-slice-guest-flows" >&2; }
+mac_of() { printf '02:00:00:00:00:1%s' "$1"; }
+# Three slots of the map had a guest before, as the agent wrote them down; two have one now.
+hosts=$GPUAAS_HOST_ROOT/var/lib/gpuaas/dhcp-hosts
+mkdir -p "$hosts"
+for number in 1 2 3; do printf '%s,10.100.0.1%s\n' "$(mac_of "$number")" "$number" >"$hosts/$(mac_of "$number" | tr : -)"; done
+# As libvirt does it.
+guest() {
     space
-    ip link add "tap$number" type veth peer name eth0 netns "$made"
-    ip link set "tap$number" up
-    on "$made" ip link set eth0 up
-    on "$made" ip addr add "10.100.0.1$number/24" dev eth0
-    vsctl add-port ovsbr0 "tap$number"
-    guests[number]=$made
-done
+    ip link add "tap$1" type veth peer name eth0 netns "$made"
+    ip link set "tap$1" up
+    on "$made" ip link set eth0 address "$(mac_of "$1")" up
+    on "$made" ip addr add "10.100.0.1$1/24" dev eth0
+    vsctl add-port ovsbr0 "tap$1" -- set Interface "tap$1" "external_ids:attached-mac=\"$(mac_of "$1")\""
+    guests[$1]=$made
+    flows
+}
+flows
+guest 1
+guest 2
 ip addr replace 10.100.0.1/24 dev ovsbr0
 ip link set ovsbr0 up
 on "${guests[2]}" python3 "$peers" serve udp:0.0.0.0:8080 >"$fifo" &
@@ -184,9 +201,9 @@ read -r _ <"$fifo"
 on "${guests[1]}" python3 "$peers" ask 10 udp:10.100.0.1:53 | sed 's/^/open /'
 python3 "$peers" ask 10 udp:10.100.0.12:8080 | sed 's/^/open /'
 on "${guests[1]}" python3 "$peers" ask 1 udp:10.100.0.12:8080 | sed 's/^/shut /'
-# What the host sends is for the guest that was seen there, and for no other.
-mac=$(on "${guests[2]}" ip -o link show dev eth0 | sed 's/.*ether \([^ ]*\).*/\1/')
-ovs-ofctl -O OpenFlow13 dump-flows "$dir/ovsbr0.mgmt" "table=1,dl_dst=$mac" | sed -n 's/.*actions=/learned /p'
+# What the host sends is for the guest of the address, and for no other.
+mac=$(mac_of 2)
+ovs-ofctl -O OpenFlow13 dump-flows "$dir/ovsbr0.mgmt" "table=1,dl_dst=$mac" | sed -n 's/.*actions=/sent to /p'
 # A guest that takes another's address is not heard, and is again with its own.
 ask_of() { on "${guests[$1]}" python3 "$peers" ask "$2" udp:10.100.0.1:53 | sed "s/^/$3 /"; }
 take() { on "${guests[2]}" ip addr flush dev eth0 scope global && on "${guests[2]}" ip addr add "$1/24" dev eth0; }
@@ -195,13 +212,31 @@ ask_of 2 1 "another's IPv4"
 take 10.100.0.12
 ask_of 2 10 "its own IPv4"
 ask_of 1 10 "the other guest"
-on "${guests[2]}" ip link set eth0 address "$(on "${guests[1]}" ip -o link show dev eth0 | sed 's/.*ether \([^ ]*\).*/\1/')"
+on "${guests[2]}" ip link set eth0 address "$(mac_of 1)"
 ask_of 2 1 "another's MAC"
 on "${guests[2]}" ip link set eth0 address "$mac"
 ask_of 2 10 "its own MAC"
 ask_of 1 10 "the other guest"
-trace() { ovs-appctl -t "$dir/sw.ctl" ofproto/trace ovsbr0 "in_port=1,dl_src=$1,dl_dst=ff:ff:ff:ff:ff:ff,$2" | sed -n "s/^Datapath actions:/$3:/p" | sed 's/: [^d].*/: passes/'; }
-one=$(on "${guests[1]}" ip -o link show dev eth0 | sed 's/.*ether \([^ ]*\).*/\1/')
+# One that takes the MAC and the address of a slot whose guest has not booted is not heard, and the guest is,
+# once it has, while the other still has them.
+on "${guests[2]}" ip link set eth0 address "$(mac_of 3)"
+take 10.100.0.13
+ask_of 2 1 "a slot that has not booted"
+guest 3
+ask_of 3 10 "the guest of that slot"
+ask_of 2 1 "what squats it"
+on "${guests[2]}" ip link set eth0 address "$mac"
+take 10.100.0.12
+ask_of 2 10 "its own again"
+# With the guest its flows go.
+count() { ovs-ofctl -O OpenFlow13 dump-flows "$dir/ovsbr0.mgmt" | grep -c "$(mac_of 3)" || true; }
+printf 'flows of the guest: %s\n' "$(count)"
+vsctl del-port ovsbr0 tap3
+flows
+printf 'flows without it: %s\n' "$(count)"
+number=$(vsctl get Interface tap1 ofport)
+trace() { ovs-appctl -t "$dir/sw.ctl" ofproto/trace ovsbr0 "in_port=$number,dl_src=$1,dl_dst=ff:ff:ff:ff:ff:ff,$2" | sed -n "s/^Datapath actions:/$3:/p" | sed 's/: [^d].*/: passes/'; }
+one=$(mac_of 1)
 trace "$one" ip,nw_src=10.100.0.1,nw_dst=10.100.0.12 "the gateway's IPv4"
 trace "$one" arp,arp_spa=10.100.0.1,arp_tpa=10.100.0.12,arp_op=2 "the gateway's ARP"
 trace "$one" ip,nw_src=172.16.5.5,nw_dst=10.100.0.1 "an address of another network"
@@ -216,19 +251,25 @@ SWITCH
     # A socket's path has its bounds.
     local dir
     dir=$(mktemp -d)
-    unshare --net --pid --fork --kill-child --mount-proc bash "$work/switch.sh" "$work/peers.py" "$work/flows" "$switch" "$schema" "$dir" >"$work/said" 2>"$work/trouble" ||
+    unshare --net --pid --fork --kill-child --mount-proc bash "$work/switch.sh" "$work/peers.py" "$work/passes" "$switch" "$schema" "$dir" >"$work/said" 2>"$work/trouble" ||
         wrong "the switch: $(<"$work/trouble")"
     rm -rf -- "$dir"
     [[ $(<"$work/said") == "open udp:10.100.0.1:53 yes
 open udp:10.100.0.12:8080 yes
 shut udp:10.100.0.12:8080 no
-learned output:2
+sent to output:32780
 another's IPv4 udp:10.100.0.1:53 no
 its own IPv4 udp:10.100.0.1:53 yes
 the other guest udp:10.100.0.1:53 yes
 another's MAC udp:10.100.0.1:53 no
 its own MAC udp:10.100.0.1:53 yes
 the other guest udp:10.100.0.1:53 yes
+a slot that has not booted udp:10.100.0.1:53 no
+the guest of that slot udp:10.100.0.1:53 yes
+what squats it udp:10.100.0.1:53 no
+its own again udp:10.100.0.1:53 yes
+flows of the guest: 5
+flows without it: 0
 the gateway's IPv4: drop
 the gateway's ARP: drop
 an address of another network: drop

@@ -14,7 +14,7 @@ asked = {}
 for manifest in here.glob("*/bundle.yaml"):
     bundle = yaml.safe_load(manifest.read_text())
     packages = bundle.get("packages", {})
-    for name in packages.get("required", []) + packages.get("optional", []):
+    for name in packages.get("required", []) + packages.get("optional", []) + sum(packages.get("when", {}).values(), []):
         asked.setdefault(name, set()).add(bundle["name"])
     for name, of in bundle.get("inputs", {}).items():
         if of["type"] == {"list": "package"}:

@@ -37,7 +37,7 @@ test_roce_links() {
     ethernet_fabric
     twice roce-links "${site[@]}"
     said "the fabric's links are ens0np0 ens1np0"
-    [[ $(grep -c 'mtu: 9000' "$root/etc/netplan/61-gpuaas-roce.yaml") == 8 ]] || wrong "eight links are wanted"
+    [[ $(grep -c 'mtu: 9000' "$root/etc/netplan/61-gpuaas-roce.yaml") == 8 ]] || wrong "expected eight links"
     has_no /etc/netplan/61-gpuaas-roce.yaml enp0s1
     mode_is /etc/netplan/61-gpuaas-roce.yaml 600
     logged "networkctl reconfigure ens0np0 ens1np0"

@@ -52,6 +52,7 @@ test_settings() {
     has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_MEMORY_GIB_PER_GPU=64"
     has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_VIRT_TYPE=kvm"
     refused "a slice has at least 1" settings GPUAAS_SLICE_MEMORY_GIB_PER_GPU=0
+    refused "a character that the boot loader" settings GPUAAS_SLICE_KERNEL_ARGUMENTS='quiet $(reboot)'
     refused "no number of cores" settings GPUAAS_SLICE_HOST_CORES_PER_NODE=many
     refused "not a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=80
     refused "not a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=65536
@@ -71,12 +72,16 @@ test_settings() {
 test_kernel_arguments() {
     use h200-slice-vm
     twice kernel-arguments
-    has_line /etc/default/grub 'GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=pt intel_iommu=on"'
+    local pages="hugepagesz=1G hugepages=512"
+    has_line /etc/default/grub "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=pt intel_iommu=on $pages\""
     has_line /etc/default/grub "# kept"
-    has_line /boot/grub/cmdline "console=tty1 console=ttyS0 intel_iommu=on iommu=pt"
-    said "reboot needed: the kernel was started without intel_iommu=on iommu=pt"
+    has_line /boot/grub/cmdline "console=tty1 console=ttyS0 intel_iommu=on iommu=pt $pages"
+    said "reboot needed: the kernel was started without intel_iommu=on iommu=pt $pages"
     [[ $(grep -c update-grub "$root/run/fixture/log") == 1 ]] || wrong "update-grub ran more than once"
-    printf 'ro intel_iommu=on iommu=pt\n' >"$root/proc/cmdline"
+    printf 'ro intel_iommu=on iommu=pt intel_iommu=off %s\n' "$pages" >"$root/proc/cmdline"
+    passes kernel-arguments
+    said "reboot needed: the kernel was started without intel_iommu=on$"
+    printf 'ro intel_iommu=on,sm_on iommu=pt "%s"\n' "$pages" >"$root/proc/cmdline"
     local others=$root/run/gpuaas/reboot-needed.d/h200-ib.nvidia
     printf 'a driver\n' >"$others"
     passes kernel-arguments
@@ -86,14 +91,52 @@ test_kernel_arguments() {
     # Without the cloud image's drop-in nothing is there twice, and without a file there is one.
     rm -- "$root/etc/default/grub.d/50-cloudimg-settings.cfg" "$root/etc/default/grub"
     twice kernel-arguments GPUAAS_SLICE_IOMMU_ARGUMENT=amd_iommu=on
-    has_line /boot/grub/cmdline "amd_iommu=on iommu=pt"
+    has_line /boot/grub/cmdline "amd_iommu=on iommu=pt $pages"
+    # Another shape takes the place of the earlier one; a profile's own pages take the place of both.
+    twice kernel-arguments GPUAAS_SLICE_IOMMU_ARGUMENT=amd_iommu=on GPUAAS_SLICE_MEMORY_GIB_PER_GPU=32
+    has_line /boot/grub/cmdline "amd_iommu=on iommu=pt hugepagesz=1G hugepages=256"
+    twice kernel-arguments GPUAAS_SLICE_IOMMU_ARGUMENT=amd_iommu=on GPUAAS_SLICE_KERNEL_ARGUMENTS="nokaslr hugepagesz=1G hugepages=600"
+    has_line /boot/grub/cmdline "amd_iommu=on iommu=pt nokaslr hugepagesz=1G hugepages=600"
+}
+
+test_gpu_modules() {
+    local record=/var/lib/gpuaas/slices/nvidia-smi.xml
+    use h200-slice-vm
+    passes settings
+    twice gpu-modules
+    has_line "$record" "<gpu_module_id>6</gpu_module_id>"
+    has_line "$record" "<!-- gpuaas hardware: product_uuid=4c4c4544-0038-3010-8051-b4c04f4a3232 product_serial=J22U110 board_serial=.J22U110.CNFCP0025B00A1. -->"
+    passes fabric-vfs
+    passes vfio-devices
+    again gpu-modules
+    said "has the module IDs of 8 GPUs"
+    # A record of other hardware does not count, and GPUs bound to vfio-pci report no module ID.
+    printf 'OTHER\n' >"$root/sys/class/dmi/id/board_serial"
+    again gpu-modules
+    said "warning: 0000:13:00.0 is bound to vfio-pci .*gpuaas node reimage j22u11"
+    # Without its driver the image gets it for this.
+    new_host
+    use h200-slice-vm
+    passes settings
+    "$GPUAAS_FIXTURE_KERNEL" have broken nvidia-smi
+    passes gpu-modules GPUAAS_SLICE_INSTALL_PACKAGES=0
+    said "warning: nvidia-smi does not name a module ID"
+    passes gpu-modules
+    logged "install --no-install-recommends -- nvidia-headless-570-server nvidia-utils-570-server"
+    [[ ! -e $root$record ]] || wrong "there is a record that nobody could make"
+    "$GPUAAS_FIXTURE_KERNEL" lose broken nvidia-smi
+    passes gpu-modules
+    [[ -e $root$record ]] || wrong "there is no record"
+    rm -r -- "$root"/sys/bus/pci/devices/0000:00:0[2-5].0 "$root$record"
+    again gpu-modules
+    said "no NVSwitch joins the GPUs"
 }
 
 test_fabric_vfs_and_vfio() {
     use h200-slice-vm
     passes settings
     twice fabric-vfs
-    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 8 ]] || wrong "eight virtual functions are wanted"
+    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 8 ]] || wrong "expected eight virtual functions"
     [[ $(<"$root/sys/bus/pci/devices/0000:00:01.0/sriov_numvfs") == 0 ]] || wrong "the Ethernet adapter has functions"
     logged "ip link set dev ibp36s0 vf 0 node_guid 96:6d:ae:f0:00:12:34:01"
     logged "ip link set dev ibp36s0 vf 0 state auto"
@@ -102,7 +145,7 @@ test_fabric_vfs_and_vfio() {
     said "note: 4 NVSwitches join the GPUs"
     [[ $(driver_of 0000:13:00.0) == vfio-pci && $(driver_of 0000:84:00.1) == vfio-pci ]] || wrong "not bound to vfio-pci"
     [[ $(driver_of 0000:14:00.0) == mlx5_core ]] || wrong "the HCA itself was taken"
-    [[ $(compgen -G "$root/sys/bus/pci/drivers/vfio-pci/0000:*" | wc -l) == 16 ]] || wrong "16 functions are wanted"
+    [[ $(compgen -G "$root/sys/bus/pci/drivers/vfio-pci/0000:*" | wc -l) == 16 ]] || wrong "expected 16 functions"
     # IPoIB does not take a guest's link for the host's.
     use h200-ib
     passes ipoib
@@ -110,6 +153,42 @@ test_fabric_vfs_and_vfio() {
     use h200-slice-vm
     passes fabric-vfs
     said "unchanged /etc/systemd/system/gpuaas-slice-fabric-vfs.service"
+}
+
+# What the kernel and its switch lost comes back with the next run, although no file has changed.
+test_slice_restores_the_kernel() {
+    use h200-slice-vm
+    local kernel=$here/fixture/kernel state=$root/run/fixture phase
+    for phase in settings fabric-vfs vfio-devices network-baseline ovs-bridge dnsmasq; do passes "$phase"; done
+    "$kernel" unplug 0000:24:00.1
+    printf '0\n' >"$root/sys/bus/pci/devices/0000:34:00.0/sriov_numvfs"
+    twice fabric-vfs
+    said "changed 0000:24:00.0 has 1 virtual functions|runs|systemctl"
+    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 8 ]] || wrong "expected eight virtual functions"
+    twice vfio-devices
+    [[ $(driver_of 0000:24:00.1) == vfio-pci && $(driver_of 0000:34:00.1) == vfio-pci ]] || wrong "not bound to vfio-pci"
+    rm -f -- "$root/sys/bus/pci/devices/0000:13:00.0/driver"
+    twice vfio-devices
+    [[ $(driver_of 0000:13:00.0) == vfio-pci ]] || wrong "the GPU is not bound"
+    rm -rf -- "$state/rules"
+    twice network-baseline
+    [[ -e $state/rules/slice.nft ]] || wrong "the rules are not loaded"
+    printf '0\n' >"$root/proc/sys/net/ipv4/ip_forward"
+    twice network-baseline
+    [[ $(<"$root/proc/sys/net/ipv4/ip_forward") == 1 ]] || wrong "nothing is forwarded"
+    rm -rf -- "$state/flows"
+    twice ovs-bridge
+    [[ -s $state/flows/ovsbr0 ]] || wrong "the switch has no flows"
+    "$kernel" lose addresses "ovsbr0 10.100.0.1/24"
+    twice ovs-bridge
+    "$kernel" ask ip -4 -o addr show dev ovsbr0 | grep -q ' 10.100.0.1/24 ' || wrong "the bridge has no address"
+    # What only a check sees, a repair restores: another flow, other settings of a daemon.
+    printf 'table=0,priority=0,actions=NORMAL\n' >"$state/flows/ovsbr0"
+    passes ovs-bridge GPUAAS_REPAIR=1
+    ! grep -q NORMAL "$state/flows/ovsbr0" || wrong "the flows are not replaced"
+    : >"$state/log"
+    passes dnsmasq GPUAAS_REPAIR=1
+    logged "systemctl restart dnsmasq.service"
 }
 
 # The kernel shows sriov_totalvfs before the driver is there, and refuses functions until it is. Of
@@ -157,7 +236,7 @@ test_fabric_vfs_change_only_without_guests() {
     passes fabric-vfs
     passes settings GPUAAS_SLICE_VFS_PER_HCA=2 GPUAAS_SLICE_VF_COUNT=16
     passes fabric-vfs
-    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 16 ]] || wrong "16 virtual functions are wanted"
+    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 16 ]] || wrong "expected 16 virtual functions"
     passes settings GPUAAS_SLICE_VFS_PER_HCA=17 GPUAAS_SLICE_VF_COUNT=136
     if phase fabric-vfs; then wrong "more functions than the HCA can have"; fi
     said "can have 16 virtual functions, and 17 are wanted"
@@ -171,7 +250,7 @@ test_fabric_vfs_change_only_without_guests() {
     said "pgrep: 127"
     rm -- "$root/run/fixture/no-pgrep"
     twice fabric-vfs
-    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 8 ]] || wrong "eight virtual functions are wanted"
+    [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 8 ]] || wrong "expected eight virtual functions"
 }
 
 test_vfio_refusals() {

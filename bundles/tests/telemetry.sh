@@ -62,6 +62,42 @@ test_netdata_asks_docker() {
     said "there is no group docker, so Netdata has no metrics of containers"
 }
 
+# The switch works both ways: off, nothing is installed; turned off, what the bundle brought is removed and
+# what the image brought is stopped. nginx stays where it serves something else.
+test_netdata_switched_off() {
+    use h200-ib
+    local packages="netdata netdata-plugin-go nginx-light"
+    local off=(H200_ENABLE_NETDATA=0 GPUAAS_SWITCHED_PACKAGES= GPUAAS_UNWANTED_PACKAGES="$packages") name
+    has() { grep -qx "Package: $1" "$root/var/lib/dpkg/status"; }
+    sed -i '/^Package: netdata$/,/^$/d; /^Package: nginx-light$/,/^$/d' "$root/var/lib/dpkg/status"
+    twice packages "${off[@]}"
+    twice netdata "${off[@]}"
+    twice telemetry-edge "${off[@]}"
+    for name in $packages; do ! has "$name" || wrong "$name was installed"; done
+    [[ ! -e $root/run/fixture/active/netdata.service && -L $root/etc/nginx/sites-enabled/default ]] || wrong "Netdata runs, or nginx lost its site"
+    for name in packages netdata telemetry-edge; do twice "$name"; done
+    for name in $packages; do has "$name" || wrong "$name is not installed"; done
+    [[ -e $root/run/fixture/active/netdata.service && -e $root/run/fixture/active/nginx.service ]] || wrong "they do not run"
+    for name in packages netdata telemetry-edge; do twice "$name" "${off[@]}"; done
+    for name in $packages; do ! has "$name" || wrong "$name stays"; done
+    [[ ! -e $root/run/fixture/active/netdata.service && ! -e $root/run/fixture/active/nginx.service ]] || wrong "they run"
+    [[ ! -e $root/etc/nginx/sites-enabled/gpuaas-netdata-edge && ! -e $root/etc/netdata/netdata.conf ]] || wrong "their settings stay"
+    has_line /etc/group "docker:x:998:"
+    ! compgen -G "$root/run/fixture/listeners/*" >/dev/null || wrong "something listens: $(ls "$root/run/fixture/listeners")"
+}
+
+test_netdata_of_an_image_switched_off() {
+    use h200-ib
+    local off=(H200_ENABLE_NETDATA=0 GPUAAS_SWITCHED_PACKAGES= GPUAAS_UNWANTED_PACKAGES="netdata nginx-light")
+    passes netdata
+    passes telemetry-edge
+    printf 'server { listen 8080; }\n' >"$root/etc/nginx/sites-enabled/mirror"
+    for name in packages netdata telemetry-edge; do twice "$name" "${off[@]}"; done
+    grep -qx "Package: netdata" "$root/var/lib/dpkg/status" || wrong "a package of the image was removed"
+    [[ ! -e $root/run/fixture/active/netdata.service ]] || wrong "Netdata runs"
+    [[ -e $root/run/fixture/active/nginx.service ]] || wrong "nginx was stopped, which serves another site"
+}
+
 # A run that broke off between the file and the restart is made good.
 test_netdata_broken_off() {
     use h200-ib

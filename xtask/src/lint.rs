@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
-use crate::{decisions, graph, proc, source_lints, words};
+use crate::{decisions, graph, proc, source_lints, third_party};
 
 pub(crate) const HELP: &str = "\
 Check the sources. All parts run, also after one has failed.
@@ -13,24 +13,20 @@ Usage: cargo xtask lint [PART]...
 
 Parts:
   sources  length of files, silenced lints, loose ends, leaked paths, fixed ports of
-           tests, licences, the dependency page
-  words    names that the field has a better word for, doc comments of one word, a public
-           type's name in two crates, citations of headings that do not exist
-  graph    the crate graph against its table, and no circles between files or modules
+           tests, files that nothing compiles, licences, the dependency page
+  graph    the crate graph against its table
   deny     licences, bans and sources of outside crates (deny.toml), where cargo-deny is
            installed
   fmt      cargo fmt, checking only
-  clippy   cargo clippy over everything, and over the executable without its laboratory and
-           benchmarks; warnings are errors
+  clippy   cargo clippy over everything; warnings are errors
 
-Exceptions to sources and words are in xtask/ratchet.txt, which may only shrink.";
+Exceptions to sources are in xtask/ratchet.txt, which may only shrink.";
 
 type Part = fn(&Workspace) -> Result<Vec<String>, String>;
 
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 5] = [
     ("sources", sources_and_decisions),
-    ("words", words::check),
-    ("graph", graph::check_all),
+    ("graph", |workspace| Ok(graph::check(workspace))),
     ("deny", deny),
     ("fmt", fmt),
     ("clippy", clippy),
@@ -85,13 +81,14 @@ fn fmt(workspace: &Workspace) -> Result<Vec<String>, String> {
     tool(&args, "rustfmt", "run cargo fmt on the files above", workspace)
 }
 
+/// Everything, then the executables as they ship. The second differs from the first in the package
+/// `gpuaas` alone, which has the laboratory and the benchmarks in its tests.
 fn clippy(workspace: &Workspace) -> Result<Vec<String>, String> {
-    let everything = ["--workspace", "--all-targets", "--keep-going"];
-    // The operator's executable, without laboratory and benchmarks.
-    let operators = ["--package", "gpuaas", "--no-default-features"];
+    third_party::restore(workspace);
     let mut broken = Vec::new();
-    for scope in [everything.as_slice(), operators.as_slice()] {
-        let args = [&["clippy", "--quiet"], scope, &["--", "-D", "warnings"]].concat();
+    for scope in [["--all-targets", "--keep-going"].as_slice(), &[]] {
+        let args =
+            [&["clippy", "--quiet", "--workspace"], scope, &["--", "-D", "warnings"]].concat();
         broken.extend(tool(&args, "clippy", "see above", workspace)?);
     }
     Ok(broken)

@@ -8,19 +8,22 @@
     reason = "a command line speaks on stdout and stderr"
 )]
 
+mod affected;
 mod agent;
 mod api_check;
-mod circles;
+mod cases;
 mod debug_info;
 mod decisions;
+mod dist;
 mod first_hour;
 mod fixed_ports;
 mod graph;
-mod imports;
 mod lab;
 mod lint;
+mod machine_speed;
 mod making;
 mod metadata;
+mod orphans;
 mod outcome;
 mod postgres;
 mod proc;
@@ -31,9 +34,11 @@ mod scratch;
 mod setup;
 mod slow_tests;
 mod source_lints;
+mod static_build;
 mod suite;
+mod test_report;
+mod third_party;
 mod vm;
-mod words;
 
 use std::process::ExitCode;
 
@@ -49,14 +54,17 @@ Commands:
                 and run `gpuaas lab ARGS`
   test [ARGS]   Set up what the tests need, then run the whole suite;
                 ARGS go to cargo-nextest (or to cargo test where it is missing)
+  affected      Run the tests of the crates that a change touches and of their dependents
   slow-tests    Print the tests of the last run that took longest
-  lint [PART]   Check the sources; parts: sources, words, graph, deny, fmt,
-                clippy (default: all)
+  lint [PART]   Check the sources; parts: sources, graph, deny, fmt, clippy
+                (default: all)
   agent         Build the node agent as nodes get it: one static executable
+  dist          Build the Debian packages and archives of the control plane and the agent
   real-host     Boot a real host in namespaces of its own, and run the bundles on it
   vm            Boot a machine of software, and run the slice host's units and the agent on it
   first-hour    Run the README's blocks in a fresh clone, then 60 mistakes, and say how
                 they were answered
+  cases         Run cases from the field (docs/cases.md): a small input, commands, and what they print
   api-check     Hold a running control plane to its OpenAPI document with Schemathesis, as each role
   graph         Print the crate graph and check it against the rules
 
@@ -83,8 +91,12 @@ fn dispatch(args: &[String]) -> Outcome {
         "lab" => lab::run(rest),
         "agent" if help => print_help(agent::HELP),
         "agent" => agent::run(rest),
+        "dist" if help => print_help(dist::HELP),
+        "dist" => dist::run(rest),
         "test" if help => print_help(suite::HELP),
         "test" => suite::run(rest),
+        "affected" if help => print_help(affected::HELP),
+        "affected" => affected::run(rest),
         "slow-tests" if help => print_help(slow_tests::HELP),
         "slow-tests" => slow_tests::run(),
         "lint" if help => print_help(lint::HELP),
@@ -95,6 +107,8 @@ fn dispatch(args: &[String]) -> Outcome {
         "first-hour" => first_hour::run(rest),
         "vm" if help => print_help(vm::HELP),
         "vm" => vm::run(rest),
+        "cases" if help => print_help(cases::HELP),
+        "cases" => cases::run(rest),
         "api-check" if help => print_help(api_check::HELP),
         "api-check" => api_check::run(rest),
         "graph" if help => print_help(graph::HELP),

@@ -15,7 +15,7 @@ pub(crate) struct Workspace {
     pub(crate) crates: Vec<Crate>,
     /// Package name to the names it needs to build, outside crates included. Empty where
     /// the outside was not asked for.
-    needs: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) needs: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// One crate of the workspace.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::proc;
 
-/// What reads the statements and documents of images as others do (`crates/gpuaas/tests/image_lineage.rs`).
+/// What reads the statements and documents of images as others do (`crates/gpuaas/tests/it/image_lineage.rs`).
 pub(crate) const LINEAGE: Environment = Environment {
     name: "image-lineage-1",
     packages: &["securesystemslib[crypto]==1.6.0", "spdx-tools==0.8.5"],

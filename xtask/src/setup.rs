@@ -40,7 +40,7 @@ const FIRMWARE: Tool = plain("UEFI firmware for QEMU", "ovmf", || {
 });
 const MTOOLS: Tool = plain("mcopy", "mtools", || proc::find("mcopy").is_some());
 
-const TOOLS: [Tool; 27] = [
+const TOOLS: [Tool; 31] = [
     Tool {
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
@@ -75,6 +75,13 @@ const TOOLS: [Tool; 27] = [
     plain("setpci", "pciutils", || proc::find("setpci").is_some()),
     plain("virt-xml-validate", "libvirt-clients", || proc::find("virt-xml-validate").is_some()),
     plain("xmllint", "libxml2-utils", || proc::find("xmllint").is_some()),
+    plain("visudo", "sudo", || proc::find("visudo").is_some()),
+    plain("fish", "fish", || proc::find("fish").is_some()),
+    plain("zsh", "zsh", || proc::find("zsh").is_some()),
+    Tool {
+        services: &["openvswitch-switch.service", "ovs-vswitchd.service", "ovsdb-server.service"],
+        ..plain("ovs-vsctl", "openvswitch-switch", || proc::find("ovs-vsctl").is_some())
+    },
     Tool {
         services: &["nginx.service"],
         ..plain("nginx", "nginx-light", || proc::find("nginx").is_some())

@@ -37,15 +37,35 @@ pub(crate) fn run() -> Outcome {
 fn latest(target: &Path) -> Option<PathBuf> {
     let written =
         |path: &PathBuf| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
-    let reports = PROFILES.iter().map(|profile| target.join("nextest").join(profile));
-    reports.map(|folder| folder.join("junit.xml")).filter(|path| path.exists()).max_by_key(written)
+    let reports = PROFILES.iter().map(|profile| report(target, profile));
+    reports.filter(|path| path.exists()).max_by_key(written)
+}
+
+/// Where the runner leaves the report of a profile.
+pub(crate) fn report(target: &Path, profile: &str) -> PathBuf {
+    target.join("nextest").join(profile).join("junit.xml")
+}
+
+/// The tests of the last run with a profile; none if it left no report, as when nothing was built.
+///
+/// # Errors
+/// The report cannot be read.
+pub(crate) fn read(target: &Path, profile: &str) -> Result<Vec<Timed>, String> {
+    let path = report(target, profile);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let failed = |error: String| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    parse(&text).map_err(failed)
 }
 
 /// One test of a report.
 #[derive(Debug, PartialEq)]
-struct Timed {
+pub(crate) struct Timed {
     name: String,
     seconds: f64,
+    pub(crate) failed: bool,
 }
 
 /// The tests of a JUnit report, the slowest first.
@@ -58,6 +78,9 @@ fn parse(text: &str) -> Result<Vec<Timed>, String> {
             Timed {
                 name: format!("{} {}", attribute("classname"), attribute("name")),
                 seconds: attribute("time").parse().unwrap_or(0.0),
+                failed: case
+                    .children()
+                    .any(|child| child.has_tag_name("failure") || child.has_tag_name("error")),
             }
         })
         .collect();
@@ -76,8 +99,8 @@ mod tests {
             <testcase name="slow" classname="a::b" time="12.5"><failure/></testcase>
             </testsuite></testsuites>"#;
         let tests = parse(report).unwrap();
-        assert_eq!(tests[0], Timed { name: "a::b slow".to_owned(), seconds: 12.5 });
-        assert_eq!(tests.len(), 2);
+        assert_eq!(tests[0], Timed { name: "a::b slow".to_owned(), seconds: 12.5, failed: true });
+        assert_eq!((tests.len(), tests[1].failed), (2, false));
         assert!(parse("no report").is_err());
     }
 }

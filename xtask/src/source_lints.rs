@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::fixed_ports;
 use crate::metadata::Workspace;
+use crate::orphans;
 use crate::proc;
 use crate::ratchet::{self, Offence};
 
@@ -23,14 +24,16 @@ const SOURCES: [&str; 9] = [".rs", ".sh", ".sql", ".toml", ".html", ".css", ".js
 /// A sentence, where git or the exceptions file cannot be read.
 pub(crate) fn check(workspace: &Workspace) -> Result<Vec<String>, String> {
     let mut offences = Vec::new();
-    for path in files(&workspace.root)? {
+    let files = files(&workspace.root)?;
+    for path in &files {
         // A picture or a file that was just deleted has no text to judge.
-        if let Ok(text) = fs::read_to_string(workspace.root.join(&path)) {
-            offences.extend(judge(&path, &text));
+        if let Ok(text) = fs::read_to_string(workspace.root.join(path)) {
+            offences.extend(judge(path, &text));
         }
     }
     let mut broken = ratchet::load(&workspace.root)?.compare(&offences, &RULES);
     broken.extend(manifests(workspace));
+    broken.extend(orphans::check(&workspace.root, &files));
     Ok(broken)
 }
 

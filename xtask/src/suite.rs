@@ -1,48 +1,68 @@
 //! `cargo xtask test`: set up what the tests want, then run all of them.
 
 use std::ffi::OsString;
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus};
 
 use crate::making::Making;
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
-use crate::{postgres, proc, python, real_host, setup, vm};
+use crate::test_report::{self, Records};
+use crate::{machine_speed, postgres, proc, python, real_host, setup, slow_tests, third_party, vm};
 
 pub(crate) const HELP: &str = "\
 Set up what the tests need, then run the whole suite.
 
-Usage: cargo xtask test [--fast] [--no-install] [--no-postgres] [ARGS]
+Usage: cargo xtask test [--fast] [--strict] [--no-cache] [--no-install] [--no-postgres] [ARGS]
 
---fast leaves out what takes long (the profile `fast` in .config/nextest.toml says what), installs
-nothing, needs no root, and starts no PostgreSQL: the tests for the loop of editing.
+--fast leaves out slow tests, the packages that boot systems or simulate fleets, and PostgreSQL; it
+installs nothing and needs no root. Use it while editing.
+
+--strict fails on every skip that xtask/skips.txt does not name. CI uses it.
+
+--no-cache runs system tests again although they passed with the same files.
 
 --no-install installs no packages and makes no systems: what is missing is named, and its tests skip.
 
-ARGS go to cargo-nextest, or to `cargo test` where nextest is missing; for example
-`cargo xtask test -p gpuaas-store`. With ARGS the documentation examples are left out.
+ARGS go to cargo-nextest, or to `cargo test` if nextest is not installed; for example
+`cargo xtask test -p gpuaas-store`. With ARGS nothing is installed, and documentation examples are
+left out.
+
+The last lines list every skip with its reason, then count passed, failed and skipped tests. A system
+test (package gpuaas-systems) that already passed with the same files is not run again; it counts as
+passed and is reported as cached.
 
 What it sets up:
   packages    as root on Debian or Ubuntu, apt-get installs what is missing of postgresql,
-              cloud-init (switched off for this machine's own boot), shellcheck,
-              python3-venv, curl, qemu-system-x86, systemd-container, mmdebstrap and a few more,
-              and asks before where somebody sits at a terminal; otherwise one note names each tool that is absent, and the tests that want it skip
+              cloud-init (disabled for this machine's own boot), shellcheck, python3-venv, curl,
+              qemu-system-x86, systemd-container, mmdebstrap and a few more; at a terminal it asks
+              first. Otherwise a note names each missing tool, and its tests skip
   systems     without ARGS and as root on Debian or Ubuntu, the systems of the emulated machine
-              (cargo xtask vm), of the real host (cargo xtask real-host) and of a tenant, some 1.7 GB below
-              ~/.cache/gpuaas, made once while the tests are built and used by every checkout
+              (cargo xtask vm), of the real host (cargo xtask real-host) and of a tenant: 1.7 GB in
+              ~/.cache/gpuaas, made once while the tests compile and used by every checkout
   Python      without ARGS, securesystemslib and spdx-tools from PyPI in ~/.cache/gpuaas, made once;
               set GPUAAS_TEST_PYTHON to an interpreter that has them
-  PostgreSQL  a private one, gone afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
+  crates      compiled third-party crates are shared by all checkouts in ~/.cache/gpuaas/third-party;
+              set GPUAAS_SHARE_THIRD_PARTY=0 to compile them here
+  PostgreSQL  a private server, removed afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
               your own, or pass --no-postgres to skip its tests
-  files       what the tests write is in memory where /dev/shm has 4 GiB of room and 8 GiB of
-              memory are free, and gone afterwards; set TMPDIR to choose a place
-  recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; unset, the
-              folder ../shared/maas/recordings is used where it exists
-  sequence    GPUAAS_MAAS_SEQUENCE names a file of calls in order with a region's answers; unset,
-              ../shared/maas/sequence.jsonl is used where it exists
-  threads     two tests at once for each processor; set NEXTEST_TEST_THREADS for another number";
+  files       tests write into memory if /dev/shm has 4 GiB of room and 8 GiB of memory are free;
+              set TMPDIR to choose a folder
+  recordings  GPUAAS_MAAS_RECORDINGS names a folder of recorded MAAS exchanges; by default
+              ../shared/maas/recordings if it exists
+  sequence    GPUAAS_MAAS_SEQUENCE names a file of calls in order with a region's answers; by default
+              ../shared/maas/sequence.jsonl if it exists
+  threads     two tests at once per processor; set NEXTEST_TEST_THREADS for another number
+  limits      the machine's speed is measured once, and every time limit is scaled by it";
 
 const POSTGRES: &str = "GPUAAS_TEST_POSTGRES";
+/// What crates/test-report reads: the folder for records, the slowness of this machine, whether slow
+/// tests are left out, and the folder with the passes of system tests.
+const REPORT: &str = "GPUAAS_TEST_REPORT";
+const SLOWNESS: &str = "GPUAAS_TEST_SLOWNESS";
+const FAST: &str = "GPUAAS_TEST_FAST";
+const PASSES_FOLDER: &str = "GPUAAS_TEST_PASSES";
 /// Interpreter that reads the statements of images.
 const PYTHON: &str = "GPUAAS_TEST_PYTHON";
 /// How many tests nextest runs at once.
@@ -50,32 +70,49 @@ const THREADS: &str = "NEXTEST_TEST_THREADS";
 /// Tests at once for each processor: about half of a test's time it waits for processes and clocks.
 const THREADS_PER_PROCESSOR: usize = 2;
 /// What of a real region is read where it lies: variable, and where it is looked for.
-const OF_A_REGION: &[(&str, &str)] = &[
+const REGION_RECORDINGS: &[(&str, &str)] = &[
     ("GPUAAS_MAAS_RECORDINGS", "../shared/maas/recordings"),
     ("GPUAAS_MAAS_SEQUENCE", "../shared/maas/sequence.jsonl"),
 ];
 
+/// Folder for the passes of system tests, below the user's cache.
+const PASSES: &str = ".cache/gpuaas/passes";
+/// The runner's configuration, whose time limits are for the reference machine.
+const CONFIG: &str = ".config/nextest.toml";
+
 /// What the arguments ask for.
-struct Request<'a> {
-    fast: bool,
+#[derive(Default)]
+pub(crate) struct Request<'a> {
+    /// Leaves out slow tests, systems and the database.
+    pub(crate) fast: bool,
     /// Whether packages may be installed.
-    install: bool,
-    with_postgres: bool,
+    pub(crate) install: bool,
+    pub(crate) with_postgres: bool,
+    /// A skip that is not on the list fails the run.
+    pub(crate) strict: bool,
+    /// System tests run although they passed with the same files.
+    pub(crate) no_cache: bool,
     /// What goes on to the runner.
-    rest: Vec<&'a str>,
+    pub(crate) rest: Vec<&'a str>,
 }
 
 impl<'a> Request<'a> {
     fn parse(args: &'a [String]) -> Self {
         let has = |flag: &str| args.iter().any(|arg| arg == flag);
-        let ours = ["--fast", "--no-install", "--no-postgres"];
+        let ours = ["--fast", "--no-install", "--no-postgres", "--strict", "--no-cache"];
         let rest = args.iter().map(String::as_str).filter(|arg| !ours.contains(arg));
         let fast = has("--fast");
-        let (install, with_postgres) = (!has("--no-install"), !fast && !has("--no-postgres"));
-        Self { fast, install, with_postgres, rest: rest.collect() }
+        Self {
+            fast,
+            install: !has("--no-install"),
+            with_postgres: !fast && !has("--no-postgres"),
+            strict: has("--strict"),
+            no_cache: has("--no-cache"),
+            rest: rest.collect(),
+        }
     }
 
-    /// The whole suite, with everything that it wants to be set up.
+    /// The whole suite, with everything that it needs set up.
     fn is_whole(&self) -> bool {
         !self.fast && self.rest.is_empty()
     }
@@ -84,57 +121,131 @@ impl<'a> Request<'a> {
 pub(crate) fn run(args: &[String]) -> Outcome {
     let request = Request::parse(args);
     let workspace = Workspace::load(Depth::Own)?;
-    let nextest = proc::works(proc::cargo().args(["nextest", "--version"]));
-    if request.fast && !nextest {
-        return Err("--fast needs cargo-nextest: cargo install cargo-nextest".to_owned());
+    if !request.is_whole() {
+        return run_request(&workspace, &request);
     }
-    let install = !request.fast && setup::ensure(request.install, request.is_whole());
-    let systems =
-        if request.is_whole() && install { begin_systems(&workspace) } else { Vec::new() };
-    if request.is_whole() && install {
+    let install = setup::ensure(request.install, true);
+    let systems = if install { begin_systems(&workspace) } else { Vec::new() };
+    if install {
         make_python();
     }
-    let built = build_executables(&workspace);
+    // The systems are made while the tests are compiled.
+    let built = build(&workspace);
     systems.into_iter().for_each(Making::end);
     let built = built?;
     if !built.success() {
         return Ok(proc::exit_code(built));
     }
-    let examples = !nextest || !request.is_whole() || examples_pass(&workspace)?;
+    third_party::save(&workspace);
+    let examples = examples_pass(&workspace)?;
+    let code = run_request(&workspace, &request)?;
+    Ok(if examples { code } else { ExitCode::FAILURE })
+}
+
+/// Compiles everything that the runner starts, once: libraries, executables and tests.
+fn build(workspace: &Workspace) -> Result<ExitStatus, String> {
+    third_party::restore(workspace);
+    let mut build = proc::cargo();
+    if has_nextest() {
+        build.args(["nextest", "run", "--no-run", "--workspace"]);
+    } else {
+        build.args(["test", "--no-run", "--workspace"]);
+    }
+    proc::status(build.current_dir(&workspace.root))
+}
+
+fn has_nextest() -> bool {
+    proc::works(proc::cargo().args(["nextest", "--version"]))
+}
+
+/// Runs the requested tests, and says what they told beyond passed and failed.
+pub(crate) fn run_request(workspace: &Workspace, request: &Request<'_>) -> Outcome {
+    third_party::restore(workspace);
+    let nextest = has_nextest();
+    let profile = if request.fast { "fast" } else { "default" };
     let database = if request.with_postgres { start_postgres()? } else { None };
     let scratch = Scratch::make()?;
+    let slowness = machine_speed::slowness();
+    let report = test_report::prepare(&workspace.target)?;
     let mut suite = proc::cargo();
     suite.args(runner(nextest));
-    if request.fast {
-        suite.args(["--profile", "fast"]);
+    if nextest {
+        suite.arg("--config-file").arg(scaled_config(workspace, slowness)?);
+        suite.args(["--profile", profile]);
     }
-    if !request.rest.iter().any(|arg| *arg == "-p" || arg.starts_with("--package")) {
+    let selects = |arg: &&str| matches!(*arg, "-p" | "--workspace") || arg.starts_with("--package");
+    if !request.rest.iter().any(selects) {
         suite.arg("--workspace");
     }
     suite.args(&request.rest);
-    suite.envs(environment(&workspace, database.as_ref()));
+    let environment = environment(workspace, database.as_ref());
+    let has_recordings = has_recordings(&environment);
+    suite.envs(environment);
+    suite.env(REPORT, &report).env(SLOWNESS, slowness.to_string());
+    if request.fast {
+        suite.env(FAST, "1");
+    }
+    if !request.no_cache
+        && let Some(home) = std::env::home_dir()
+    {
+        suite.env(PASSES_FOLDER, home.join(PASSES));
+    }
     if !request.with_postgres {
         suite.env_remove(POSTGRES);
     }
     if let Some(scratch) = &scratch {
         suite.env("TMPDIR", scratch.folder());
     }
+    // A run that does not build leaves no report, and the last one is of another run.
+    std::fs::remove_file(slow_tests::report(&workspace.target, profile)).ok();
     let status = proc::status(suite.current_dir(&workspace.root))?;
     if let Some(scratch) = scratch.filter(|_| !status.success()) {
         scratch.save_leftovers();
     }
     drop(database);
-    Ok(match (status.success(), examples) {
-        (true, false) => ExitCode::FAILURE,
-        _ => proc::exit_code(status),
-    })
+    let records = Records::read(&report)?;
+    let objections = if request.strict {
+        records.objections(&workspace.root, has_recordings, request.is_whole())?
+    } else {
+        Vec::new()
+    };
+    records.summary().iter().for_each(|line| println!("{line}"));
+    objections.iter().for_each(|line| eprintln!("error: {line}"));
+    if slowness > 1.0 {
+        println!("time limits were {slowness} times those of the reference machine");
+    }
+    if nextest {
+        print_counts(workspace, profile, &records)?;
+    }
+    Ok(if objections.is_empty() { proc::exit_code(status) } else { ExitCode::FAILURE })
 }
 
-/// The tests of `gpuaas` start the agent and the executable itself.
-fn build_executables(workspace: &Workspace) -> Result<std::process::ExitStatus, String> {
-    let mut build = proc::cargo();
-    build.args(["build", "--workspace", "--bins"]);
-    proc::status(build.current_dir(&workspace.root))
+/// The closing line: a test that skipped or was left out did not pass.
+fn print_counts(workspace: &Workspace, profile: &str, records: &Records) -> Result<(), String> {
+    let tests = slow_tests::read(&workspace.target, profile)?;
+    let failed = tests.iter().filter(|test| test.failed).count();
+    let skipped = records.skipped_tests() + records.left_out.len();
+    let passed = tests.len().saturating_sub(failed + skipped);
+    if !records.cached.is_empty() {
+        println!("of the passed tests {} are cached system tests", records.cached.len());
+    }
+    println!("tests: {passed} passed, {failed} failed, {skipped} skipped");
+    Ok(())
+}
+
+fn scaled_config(workspace: &Workspace, slowness: f64) -> Result<PathBuf, String> {
+    let failed = |error: std::io::Error| format!("{CONFIG}: {error}");
+    let text = std::fs::read_to_string(workspace.root.join(CONFIG)).map_err(failed)?;
+    let scaled = workspace.target.join("nextest.toml");
+    std::fs::create_dir_all(&workspace.target).map_err(failed)?;
+    std::fs::write(&scaled, machine_speed::scale_limits(&text, slowness)).map_err(failed)?;
+    Ok(scaled)
+}
+
+fn has_recordings(environment: &[(&'static str, OsString)]) -> bool {
+    REGION_RECORDINGS.iter().all(|(variable, _)| {
+        proc::env(variable).is_some() || environment.iter().any(|(set, _)| set == variable)
+    })
 }
 
 fn begin_systems(workspace: &Workspace) -> Vec<Making> {
@@ -168,7 +279,7 @@ fn environment(
     if let Some(database) = database {
         set.push((POSTGRES, database.url().into()));
     }
-    for (variable, beside) in OF_A_REGION {
+    for (variable, beside) in REGION_RECORDINGS {
         if proc::env(variable).is_none()
             && let Ok(found) = workspace.root.join(beside).canonicalize()
         {
@@ -202,8 +313,9 @@ fn start_postgres() -> Result<Option<postgres::Server>, String> {
     })
 }
 
-/// Runs the documentation examples, which nextest does not. They print one line where they
-/// pass, so that the runner's own closing line stays the last word.
+/// Runs the documentation examples, which nextest does not; crates without any say so in their
+/// manifest (`doctest = false`). They print one line if they pass, so that the closing line of the
+/// tests stays the last one.
 fn examples_pass(workspace: &Workspace) -> Result<bool, String> {
     let mut cargo: Command = proc::cargo();
     cargo.args(["test", "--doc", "--workspace", "--quiet"]);
@@ -239,8 +351,9 @@ mod tests {
         assert_eq!(request.rest, ["-p", "gpuaas-core"]);
         assert!(Request::parse(&[]).is_whole());
         assert!(Request::parse(&[]).with_postgres && Request::parse(&[]).install);
-        let kept = ["--no-install".to_owned()];
-        assert!(!Request::parse(&kept).install && Request::parse(&kept).is_whole());
+        let kept = ["--no-install", "--strict", "--no-cache"].map(str::to_owned);
+        let request = Request::parse(&kept);
+        assert!(!request.install && request.strict && request.no_cache && request.is_whole());
     }
 
     #[test]

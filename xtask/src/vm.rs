@@ -34,8 +34,8 @@ installed; elsewhere it says what is missing, and ends with 1.";
 /// Kinds of systems: the machine's, and a tenant's.
 const MACHINE: &str = "vm";
 const GUEST: &str = "vm-guest";
-/// The test that does it (crates/gpuaas-node-agent/tests/vm).
-const TEST: [&str; 5] = ["test", "--package", "gpuaas-node-agent", "--test", "vm"];
+/// The test that does it (crates/gpuaas-systems/tests/it/slice_units).
+const TEST: [&str; 6] = ["test", "--package", "gpuaas-systems", "--test", "it", "slice_units::"];
 
 pub(crate) fn run(args: &[String]) -> Outcome {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -94,7 +94,8 @@ fn lease_to_guest(workspace: &Workspace) -> Outcome {
         return Ok(proc::exit_code(made));
     }
     let mut bench = proc::cargo();
-    bench.args(["run", "--quiet", "--package", "gpuaas", "--", "bench", "slices", "--json"]);
+    bench.args(["run", "--quiet", "--package", "gpuaas", "--features", "bench", "--"]);
+    bench.args(["bench", "slices", "--json"]);
     bench.args(["--hosts", "1", "--guest"]).arg(system(GUEST)?.join("guest.raw"));
     Ok(proc::exit_code(proc::status(bench.current_dir(&workspace.root))?))
 }

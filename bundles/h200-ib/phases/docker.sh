@@ -20,21 +20,28 @@ wanted() {
     printf '{\n  "features": {\n    "buildkit": true\n  },\n  "log-driver": "json-file",\n  "log-opts": {\n    "max-file": "5",\n    "max-size": "20m"\n  }%s\n}\n' "$runtimes"
 }
 
-# Options belong to a driver, so another one that is there keeps its own.
+# Options belong to a driver, so another one that is there keeps its own; so does a runtime.
 merged() {
     jq -n --sort-keys --slurpfile there "$1" --argjson wanted "$2" '
-        $there[0] as $there
-        | (if ($there["log-driver"] // "json-file") != "json-file" then $wanted | del(.["log-opts"], .["log-driver"]) else $wanted end) * $there'
+        if ($there | length) != 1 or ($there[0] | type) != "object" then error("not one object") else $there[0] end
+        | . as $there
+        | $wanted
+        | if ($there["log-driver"] // "json-file") != "json-file" then del(.["log-opts"], .["log-driver"]) else . end
+        | if $there.runtimes.nvidia then del(.runtimes) else . end
+        | . * $there'
 }
 
 wanted=$(wanted)
 file=$(at "$settings")
-if [[ ! -s $file ]]; then
+# Docker takes a blank file for none.
+if [[ ! -f $file ]] || ! grep -q '[^[:space:]]' -- "$file"; then
     place "$settings" 0644 <<<"$wanted"
 elif ! command -v jq >/dev/null; then
     say "warning: there is no jq, and $settings stays as it is"
 else
-    merged=$(merged "$file" "$wanted") || fail "$settings is no JSON"
+    # A byte order mark is no part of the settings.
+    merged=$(merged <(sed '1s/^\xef\xbb\xbf//' -- "$file") "$wanted") ||
+        fail "$settings is not a JSON object: Docker would not start; correct or remove the file"
     place "$settings" 0644 <<<"$merged"
 fi
 unit_running docker.service "$settings"

@@ -7,21 +7,10 @@
 set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
+# shellcheck source=h200-ib/files/fabric-links.sh
+source "$GPUAAS_BUNDLE_DIR/files/fabric-links.sh"
 
 netplan=/etc/netplan/60-ipoib.yaml
-infiniband=32 # ARPHRD_INFINIBAND
-
-# The fabric's links by name. A virtual function's link is a guest's, not the host's.
-found_links() {
-    local folder
-    # shellcheck disable=SC2086 # a pattern
-    for folder in "$GPUAAS_SYSFS"/class/net/$H200_FABRIC_INTERFACE; do
-        if [[ -e $folder/type && $(<"$folder/type") == "$infiniband" && ! -e $folder/device/physfn ]]; then
-            printf '%s\n' "${folder##*/}"
-        fi
-    done | sort -V
-}
-
 derived_address() {
     local management=$H200_MANAGEMENT_ADDRESS bounds first size
     if [[ -z $management ]]; then management=$(management_address); fi
@@ -61,16 +50,28 @@ document() {
     done
 }
 
-apply() {
+apply() { # LINK...
     host_do netplan generate
     host_do networkctl reload
-    host_do networkctl reconfigure "${links[@]}"
+    host_do networkctl reconfigure "$@"
+    applied=1
 }
 
-[[ $H200_FABRIC_INTERFACE =~ ^[A-Za-z0-9_.-]+\*?$ ]] || fail "H200_FABRIC_INTERFACE is $H200_FABRIC_INTERFACE, no link's name, whose end may be *"
+[[ $H200_FABRIC_INTERFACE == "$any" || $H200_FABRIC_INTERFACE =~ ^[A-Za-z0-9_.-]+\*?$ ]] ||
+    fail "H200_FABRIC_INTERFACE is $H200_FABRIC_INTERFACE, no link's name, whose end may be *, and not $any"
 read -r -a links <<<"$H200_IPOIB_INTERFACES"
-if ((${#links[@]} == 0)); then mapfile -t links < <(found_links); fi
+if ((${#links[@]} == 0)); then
+    # At boot the drivers may still be loading, and another link would get the first one's address.
+    for ((left = 60; left > 0; left--)); do
+        mapfile -t links < <(found_links)
+        if ((${#links[@]} >= H200_FABRIC_LINKS)) || ! wait_a_second; then break; fi
+    done
+    if ((${#links[@]} < H200_FABRIC_LINKS)); then say "warning: ${#links[@]} links of the fabric, $H200_FABRIC_LINKS wanted"; fi
+fi
 ((${#links[@]})) || fail "there is no InfiniBand link named $H200_FABRIC_INTERFACE: are the HCAs there, and ib_ipoib loaded?"
+while read -r link; do
+    if [[ -n $link && " ${links[*]} " != *" $link "* ]]; then say "warning: the InfiniBand link $link stays as it is: it is not among the fabric's links ($H200_FABRIC_INTERFACE)"; fi
+done < <(infiniband_links)
 read -r -a addresses <<<"$H200_IPOIB_ADDRESSES"
 if ((${#addresses[@]} == 0)); then
     derived=$(derived_address)
@@ -91,4 +92,15 @@ if ! netplan_knows_mode; then
     say "this host's netplan does not know infiniband-mode: the links stay in the kernel's own, datagram"
 fi
 place "$netplan" 0600 < <(document)
-after_change netplan-ipoib "$netplan" -- apply
+applied=0
+after_change netplan-ipoib "$netplan" -- apply "${links[@]}"
+mapfile -t lost < <(lost_links)
+if ((${#lost[@]} && !applied)); then apply "${lost[@]}"; fi
+# networkd gives the addresses a moment later.
+for ((left = 15; left > 0 && applied && ${#lost[@]}; left--)); do
+    mapfile -t lost < <(lost_links)
+    if ((${#lost[@]} == 0)) || ! wait_a_second; then break; fi
+done
+if ((${#lost[@]})) && ! dry && { live || [[ -n $GPUAAS_FIXTURE_KERNEL ]]; }; then
+    say "warning: ${lost[*]} did not get what $netplan says"
+fi

@@ -2,7 +2,8 @@
 # The login user that a site's profile asks for, and whether SSH takes passwords.
 #
 # Keys go to a file of root's beside the user's own, so that the keys that MAAS put there stay.
-# sshd takes the first value that it reads: 10- comes before cloud-init's 50-.
+# sshd takes the first value that it reads: 10- comes before cloud-init's 50-. An sshd_config that includes
+# no drop-ins, or has a value before it does, gets ours as its first line. What counts is asked of sshd.
 set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
@@ -78,10 +79,31 @@ else
 fi
 password=no
 if [[ $H200_SSH_PASSWORD_AUTH == 1 ]]; then password=yes; fi
+
+# Settings that sshd would not act on, as it says for root from elsewhere; nothing where it cannot be asked.
+not_in_force() {
+    local said setting
+    if live; then mkdir -p /run/sshd; fi
+    said=$(host_ask sshd -T -C user=root,host=elsewhere,addr=192.0.2.1) || return 0
+    for setting in "passwordauthentication $password" "kbdinteractiveauthentication no" \
+        "permitrootlogin (without|prohibit)-password" "authorizedkeysfile .*/etc/ssh/authorized_keys\.d/%u.*"; do
+        grep -qixE -- "$setting" <<<"$said" || say "${setting%% *}"
+    done
+}
+in_force() { [[ -z $(not_in_force) ]]; }
+
 place "$sshd_config" 0644 <<CONF
 PasswordAuthentication $password
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 AuthorizedKeysFile .ssh/authorized_keys /etc/ssh/authorized_keys.d/%u
 CONF
+if ! dry && ! in_force; then
+    lines=$(cat -- "$(at /etc/ssh/sshd_config)" 2>/dev/null || true)
+    if [[ ${lines%%$'\n'*} != "Include $sshd_config" ]]; then
+        place /etc/ssh/sshd_config 0644 <<<"Include $sshd_config${lines:+$'\n'$lines}"
+    fi
+    wrong=$(not_in_force)
+    [[ -z $wrong ]] || fail "sshd does not act on $sshd_config: another file or a Match block decides ${wrong//$'\n'/, }"
+fi
 after_change sshd "$sshd_config" -- check_and_reload

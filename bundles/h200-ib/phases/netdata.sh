@@ -7,6 +7,26 @@ set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
 
+# Whether netdata is in the group of Docker.
+in_docker_group() {
+    awk -F: '$1 == "docker" { n = split($4, members, ","); for (i = 1; i <= n; i++) if (members[i] == "netdata") found = 1 }
+        END { exit !found }' "$(at /etc/group)"
+}
+leave_docker_group() {
+    host_do gpasswd --delete netdata docker
+    if ! dry; then say "changed group docker (netdata removed)"; fi
+}
+
+if [[ $H200_ENABLE_NETDATA == 0 ]]; then
+    say "no Netdata is asked for"
+    unit_stopped netdata.service
+    if in_docker_group; then leave_docker_group; fi
+    for file in netdata.conf go.d.conf go.d/nvidia_smi.conf go.d/docker.conf go.d/systemdunits.conf .opt-out-from-anonymous-statistics; do
+        absent "/etc/netdata/$file"
+    done
+    absent /var/lib/gpuaas/applied/unit-netdata.service
+    exit 0
+fi
 if [[ $H200_NETDATA_REQUIRED == 0 ]]; then
     # A daemon that does not come up must not use up the time of the phase.
     H200_NETDATA_REQUIRED=1 timeout --kill-after=10 150 bash "$0" || say "warning: no Netdata on this host: the telemetry gate stays shut, and no other depends on it"
@@ -25,10 +45,6 @@ fi
 
 # Docker answers its own group alone, and whoever is in it is as good as root on the host. A site that
 # does not want its Netdata to be takes docker out of telemetry_groups.
-in_docker_group() {
-    awk -F: '$1 == "docker" { n = split($4, members, ","); for (i = 1; i <= n; i++) if (members[i] == "netdata") found = 1 }
-        END { exit !found }' "$(at /etc/group)"
-}
 asks_docker=0
 if [[ " $H200_TELEMETRY_GROUPS " == *" docker "* ]] && compgen -G "$(at /usr)/lib*/netdata/plugins.d/go.d.plugin" >/dev/null; then asks_docker=1; fi
 if ((asks_docker)) && ! grep -q '^docker:' "$(at /etc/group)"; then
@@ -39,8 +55,7 @@ if ((asks_docker)) && ! in_docker_group; then
     host_do usermod --append --groups docker netdata
     if ! dry; then say "changed group docker (netdata added)"; fi
 elif ! ((asks_docker)) && in_docker_group; then
-    host_do gpasswd --delete netdata docker
-    if ! dry; then say "changed group docker (netdata removed)"; fi
+    leave_docker_group
 fi
 
 # The setting of the budget has had two names; Netdata passes over the one that it does not know.
@@ -83,7 +98,8 @@ for name in nvidia_smi docker systemdunits; do
 done
 # Nothing leaves the host but through the edge.
 place /etc/netdata/.opt-out-from-anonymous-statistics 0644 </dev/null
-unit_running netdata.service "${files[@]}"
+answers() { http_answers "http://$H200_NETDATA_BIND/api/v1/info"; }
+in_effect=answers unit_running netdata.service "${files[@]}"
 if live || [[ -n $GPUAAS_FIXTURE_KERNEL ]]; then
     http_soon "http://$H200_NETDATA_BIND/api/v1/info" 60 || fail "Netdata does not answer on $H200_NETDATA_BIND"
 fi

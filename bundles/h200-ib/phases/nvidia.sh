@@ -54,12 +54,59 @@ elif reboot_is_due; then
 else
     say "warning: NVIDIA's driver is installed, no reboot is due, and nvidia-smi lists no GPU: see dmesg"
 fi
+# Whether each GPU has joined the fabric of the NVSwitches; no program can use one that has not.
+fabric_ready() {
+    host_ask nvidia-smi -q 2>/dev/null | awk '
+        /^GPU / { gpus++ }
+        $1 == "Fabric" { inside = 1; next }
+        inside && $1 == "State" { state = $3 }
+        inside && $1 == "Status" { ready += state == "Completed" && $3 == "Success"; inside = 0 }
+        END { exit !(gpus > 0 && ready == gpus) }'
+}
+
+# The package of the fabric manager for the driver that is there.
+fabric_manager_package() {
+    local major package
+    major=$(host_ask nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1) || true
+    major=${major%%.*}
+    for package in $H200_NVIDIA_PACKAGES; do
+        if [[ $package == *fabricmanager* && $major =~ ^[0-9]+$ && -$package- == *-"$major"-* ]]; then say "$package"; fi
+    done
+}
+
+bring_fabric_manager() {
+    local package
+    package=$(fabric_manager_package)
+    if [[ -z $package || $H200_INSTALL_PACKAGES == 0 ]]; then
+        say "warning: there is no nvidia-fabricmanager.service, and no package of it for this driver is to be installed: no program can use the GPUs"
+    elif [[ -n $(packages_missing "$package") ]]; then
+        GPUAAS_PACKAGES=$package GPUAAS_OPTIONAL_PACKAGES='' GPUAAS_BUNDLE=h200-ib-fabric-manager@1 packages_install
+    fi
+}
+
+start_fabric_manager() {
+    local left
+    unit_running nvidia-fabricmanager.service
+    if dry || fabric_ready; then return 0; fi
+    # It may run since before the GPUs were there.
+    if repairing; then unit_restart nvidia-fabricmanager.service; fi
+    for ((left = 60; left > 0; left--)); do
+        if fabric_ready || ! wait_a_second; then break; fi
+    done
+    if ! fabric_ready; then say "warning: the GPUs have not joined the NVSwitches' fabric: see journalctl -u nvidia-fabricmanager.service"; fi
+}
+
 # The fabric manager is for NVSwitches, and fails where there are none (H200 NVL).
 units=(nvidia-persistenced.service)
-if [[ -n $(pci_functions 10de 0680) ]]; then
-    units+=(nvidia-fabricmanager.service)
-else
+if [[ -z $(pci_functions 10de 0680) ]]; then
     say "no NVSwitch on this host: the fabric manager is not started"
+else
+    if ((count > 0)) && [[ -z $(unit_file nvidia-fabricmanager.service) ]]; then bring_fabric_manager; fi
+    if ((count > 0)) && [[ -n $(unit_file nvidia-fabricmanager.service) ]]; then
+        start_fabric_manager
+    else
+        units+=(nvidia-fabricmanager.service)
+    fi
 fi
 for unit in "${units[@]}"; do
     if [[ -z $(unit_file "$unit") ]]; then

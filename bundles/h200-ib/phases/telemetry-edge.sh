@@ -8,13 +8,30 @@ set -euo pipefail
 # shellcheck source=host.sh
 source "$GPUAAS_LIB"
 
+site=/etc/nginx/sites-available/gpuaas-netdata-edge
+enabled=/etc/nginx/sites-enabled/gpuaas-netdata-edge
+
+# nginx stays where it serves something else.
+if [[ $H200_ENABLE_NETDATA == 0 ]]; then
+    say "no telemetry edge is asked for"
+    if [[ -e $(at "$site") || -L $(at "$enabled") ]]; then
+        absent "$enabled"
+        absent "$site"
+        absent /var/lib/gpuaas/applied/unit-nginx.service
+        if compgen -G "$(at /etc/nginx)/sites-enabled/*" >/dev/null || compgen -G "$(at /etc/nginx)/conf.d/*.conf" >/dev/null; then
+            host_do systemctl try-reload-or-restart nginx.service
+        else
+            unit_stopped nginx.service
+        fi
+    fi
+    exit 0
+fi
 if [[ $H200_NETDATA_REQUIRED == 0 ]]; then
     # A daemon that does not come up must not use up the time of the phase.
     H200_NETDATA_REQUIRED=1 timeout --kill-after=10 150 bash "$0" || say "warning: no telemetry edge on this host: the telemetry gate stays shut, and no other depends on it"
     exit 0
 fi
 
-site=/etc/nginx/sites-available/gpuaas-netdata-edge
 backend=http://$H200_NETDATA_BIND
 listen=$H200_NETDATA_EDGE_LISTEN
 [[ $H200_NETDATA_BIND == 127.0.0.1:* ]] || fail "H200_NETDATA_BIND is $H200_NETDATA_BIND, not on 127.0.0.1"
@@ -80,7 +97,7 @@ template=${template//@OWN@/${own:-}}
 template=${template//@BACKEND@/$backend}
 template=${template//@DASHBOARD@/$dashboard}
 place "$site" 0644 <<<"${template//@NETWORKS@/$networks}"
-link /etc/nginx/sites-enabled/gpuaas-netdata-edge "$site"
+link "$enabled" "$site"
 absent /etc/nginx/sites-enabled/default
 after_change nginx-test "$site" -- host_do nginx -t
 unit_running nginx.service "$site"

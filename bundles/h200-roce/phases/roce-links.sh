@@ -43,9 +43,22 @@ mapfile -t links < <(found_links)
 ((${#links[@]} >= H200_ROCE_FABRIC_LINKS)) ||
     fail "${#links[@]} links of $H200_ROCE_FABRIC_LINKS are RDMA over Ethernet and named $pattern (${links[*]}): are the adapters there, in Ethernet mode, and mlx5_ib loaded?"
 say "the fabric's links are ${links[*]}"
+
+# Whether each link is up, or waits for its cable alone, and has the fabric's MTU, where the kernel says.
+in_place() {
+    local link mtu flags
+    for link in "${links[@]}"; do
+        flags=$(sysfs_read "class/net/$link/flags") mtu=$(sysfs_read "class/net/$link/mtu")
+        if [[ -n $flags ]] && (((flags & 1) == 0)); then return 1; fi
+        if [[ -n $mtu ]] && ((H200_ROCE_FABRIC_MTU > 0 && mtu != H200_ROCE_FABRIC_MTU)); then return 1; fi
+    done
+}
+
 if ((H200_ROCE_FABRIC_MTU == 0)); then
     absent "$netplan"
+    # Addresses that MAAS' own netplan has, and the kernel has not.
+    if repairing || ! in_place; then apply; fi
 else
     place "$netplan" 0600 < <(document)
-    after_change netplan-roce "$netplan" -- apply
+    in_effect=in_place after_change netplan-roce "$netplan" -- apply
 fi

@@ -46,4 +46,13 @@ template=${template//@GATEWAY@/${GPUAAS_SLICE_GATEWAY%/*}}
 place "$rules" 0644 <<<"${template//@BRIDGE@/$GPUAAS_SLICE_BRIDGE}"
 place "$program" 0755 <"$GPUAAS_BUNDLE_DIR/files/$name"
 place "$unit" 0644 <"$GPUAAS_BUNDLE_DIR/files/$name.service"
-unit_running "$name.service" "$unit" "$program" "$rules" "$sysctl" /etc/gpuaas/slice.env
+
+# Whether nftables has the tables, which a flush or another program's restart takes away, and the kernel
+# forwards.
+loaded() {
+    host_ask nft list table ip gpuaas_slice >/dev/null 2>&1 &&
+        host_ask nft list table inet gpuaas_guests >/dev/null 2>&1 &&
+        [[ $(cat -- "$(at /proc/sys/net/ipv4/ip_forward)" 2>/dev/null) == 1 ]]
+}
+
+in_effect=loaded unit_running "$name.service" "$unit" "$program" "$rules" "$sysctl" /etc/gpuaas/slice.env

@@ -32,6 +32,7 @@ done
 for name in GPUAAS_SLICE_IOMMU_ARGUMENT GPUAAS_SLICE_PASSTHROUGH_ARGUMENT; do
     [[ ${!name} =~ ^[a-z0-9_.]+=[A-Za-z0-9_,]+$ ]] || fail "$name is ${!name}, not NAME=VALUE"
 done
+[[ ! $GPUAAS_SLICE_KERNEL_ARGUMENTS =~ [\"\'\`\$\\\;\|\&\<\>] ]] || fail "GPUAAS_SLICE_KERNEL_ARGUMENTS has a character that the boot loader's settings cannot hold: $GPUAAS_SLICE_KERNEL_ARGUMENTS"
 # A port that needs no privilege, and is none of those that guests reach anyway.
 if ! [[ $GPUAAS_SLICE_GUEST_CALL_PORT =~ ^[0-9]{4,5}$ ]] || ((GPUAAS_SLICE_GUEST_CALL_PORT < 1024 || GPUAAS_SLICE_GUEST_CALL_PORT > 65535)); then
     fail "GPUAAS_SLICE_GUEST_CALL_PORT is $GPUAAS_SLICE_GUEST_CALL_PORT, not a port from 1024 to 65535"

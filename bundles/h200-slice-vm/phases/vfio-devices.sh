@@ -36,8 +36,20 @@ for daemon in nvidia-persistenced.service nvidia-dcgm.service nvidia-fabricmanag
         host_do systemctl disable --now "$daemon"
     fi
 done
+
+# Whether each GPU and each virtual function is bound.
+bound() {
+    local address
+    for address in $(pci_functions "$GPUAAS_SLICE_GPU_VENDOR" "$GPUAAS_SLICE_GPU_CLASS"); do
+        [[ $(pci_driver "$address") == vfio-pci ]] || return 1
+    done
+    for address in $(pci_functions "$GPUAAS_SLICE_HCA_VENDOR" "$GPUAAS_SLICE_HCA_CLASS"); do
+        if [[ -e $GPUAAS_SYSFS/bus/pci/devices/$address/physfn && $(pci_driver "$address") != vfio-pci ]]; then return 1; fi
+    done
+}
+
 if compgen -G "$GPUAAS_SYSFS/kernel/iommu_groups/*" >/dev/null; then
-    unit_running "$name.service" "$unit" "$program" /etc/gpuaas/slice.env
+    in_effect=bound unit_running "$name.service" "$unit" "$program" /etc/gpuaas/slice.env
 else
     unit_enabled "$name.service"
     # The boot starts it with these files; nobody need do it again.

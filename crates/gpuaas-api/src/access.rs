@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{MatchedPath, Query, RawPathParams, Request, State};
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use gpuaas_identity::oidc::TokenHead;
 use gpuaas_store::{RequestOrigin, TokenPurpose, current_origin, sha256, with_origin};
 use gpuaas_types::TaskId;
@@ -16,13 +16,18 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::limits::ListenerKind;
 
 use crate::approvals::find_approval;
-use crate::auth;
+use crate::auth::{self, judge};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::node_view::find_listed;
 use crate::problem::{ApiResult, problem};
+use crate::refused_credentials::ShownCredential;
 use crate::runs::find_run;
 use crate::slice_claims::find_claim;
+
+/// Name of the caller whose credential is good and does not permit the request, for the audit log.
+#[derive(Debug, Clone)]
+pub(crate) struct RefusedCaller(pub(crate) String);
 
 /// What tokens of programs begin with.
 pub(crate) const TOKEN_PREFIX: &str = "gptoken";
@@ -35,14 +40,36 @@ pub(crate) async fn check(
     next: Next,
 ) -> ApiResult<Response> {
     let headers = request.headers().clone();
-    let caller = authenticate(&ctx, &headers).await?;
+    let digest = sha256(auth::bearer(&headers)?);
+    let shown = ShownCredential::new(ListenerKind::Operators, request.extensions(), digest);
+    let caller = judge(&ctx, shown, authenticate(&ctx, &headers)).await?;
     ctx.count_request(ListenerKind::Operators, caller.id())?;
     let row = row(&request)?;
-    let caller = caller.asks_for(row)?;
-    check_site(&ctx, &caller, row, &params, request.uri()).await?;
+    let (name, uri) = (caller.name().to_owned(), request.uri().clone());
+    let caller = match permit(&ctx, caller, row, &params, &uri).await {
+        Ok(caller) => caller,
+        Err(refusal) => {
+            let mut response = refusal.into_response();
+            response.extensions_mut().insert(RefusedCaller(name));
+            return Ok(response);
+        }
+    };
     request.extensions_mut().insert(caller);
     let origin = RequestOrigin { role: Some(row.role.to_string()), ..current_origin() };
     Ok(with_origin(origin, next.run(request)).await)
+}
+
+/// The caller, if its credential permits the operation there.
+async fn permit(
+    ctx: &Ctx,
+    caller: Caller,
+    row: &'static OperationRow,
+    params: &RawPathParams,
+    uri: &Uri,
+) -> ApiResult<Caller> {
+    let caller = caller.asks_for(row)?;
+    check_site(ctx, &caller, row, params, uri).await?;
+    Ok(caller)
 }
 
 /// Whose credential it still is that a request came with which is long under way, if it still opens

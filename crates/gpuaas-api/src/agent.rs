@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use futures::FutureExt as _;
@@ -11,7 +12,8 @@ use gpuaas_bundle::order::FOREIGN_TASK_CODES;
 use gpuaas_identity::server::{Held, MayHold};
 use gpuaas_store::ReceivedHeartbeat;
 use gpuaas_types::agent::{
-    Gate, GateClass, GateReport, Gates, HeartbeatRequest, HeartbeatResponse, TaskBatch, TaskResult,
+    Gate, GateClass, GateReport, Gates, HeartbeatRequest, HeartbeatResponse, Operation, TaskBatch,
+    TaskResult, TaskSpec,
 };
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
@@ -20,12 +22,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use crate::body::{Accepted, Body, Key, QueryParams};
+use crate::body::{Accepted, Body, BodyLimit, Key, MAX_BODY_BYTES, MAX_RESULT_BYTES, QueryParams};
 use crate::certificates::{self, Agent};
 use crate::ctx::{Ctx, MAX_POLL_SECONDS};
 use crate::history::agent_event;
 use crate::long_poll::{PollPermit, TaskSignal};
-use crate::problem::{ApiResult, problem};
+use crate::problem::{ApiResult, Refusal, problem};
 use crate::request_metrics::HeartbeatForm;
 use crate::{authorities, check, rejections, repeated_heartbeat, slice_report, task_keys};
 
@@ -35,6 +37,8 @@ const MESSAGE_CHARS: usize = 500;
 const MOST_TROUBLES: usize = 8;
 /// Longest trouble that is kept: a word, or a word with a reason.
 const TROUBLE_CHARS: usize = 200;
+/// Largest result of a task that the node does not have, in bytes.
+const MAX_FOREIGN_RESULT_BYTES: usize = 16 << 10;
 /// Checks of a gate that are kept.
 const MOST_CHECKS: usize = 200;
 
@@ -140,17 +144,22 @@ pub(crate) async fn gates(
     Ok(Json(Accepted { new: true }))
 }
 
-/// What the agent says of slices with what MAAS says of the machine: that it has the tag that the
-/// run which deployed it gave it, where it gave one (docs/hosts.md#slice-hosts). An agent that looked
+/// What the agent says of slices with what MAAS says of the machine: that it has the tags that the
+/// run which deployed it gave it, where it gave any (docs/hosts.md#slice-hosts). An agent that looked
 /// at nothing has nothing that a tag could complete.
 async fn with_tag(ctx: &Ctx, agent: &Agent, report: GateReport) -> ApiResult<GateReport> {
     if report.gate != Gate::SliceReady || report.checks.is_empty() {
         return Ok(report);
     }
-    let Some(tag) = ctx.store.run(agent.run_id).await?.state.tag else { return Ok(report) };
+    let state = ctx.store.run(agent.run_id).await?.state;
+    let tags: Vec<_> = [state.profile_tag, state.tag].into_iter().flatten().collect();
+    if tags.is_empty() {
+        return Ok(report);
+    }
     let seen = ctx.store.observation(agent.node_id).await?;
     let machine = seen.as_ref().and_then(|seen| seen.machine.as_ref());
-    Ok(report.with_machine_tag(&tag.name, machine.map(|machine| &machine.tags[..])))
+    let listed = machine.map(|machine| &machine.tags[..]);
+    Ok(tags.iter().fold(report, |report, tag| report.with_machine_tag(&tag.name, listed)))
 }
 
 /// A gate report with at most [`MOST_CHECKS`] checks, each text as plain text of bounded length.
@@ -234,16 +243,43 @@ async fn wait_for_tasks(
     Ok(Json(TaskBatch { at, ..TaskBatch::<Envelope>::new(Vec::new()) }).into_response())
 }
 
+/// The agent of a node and the task that it sends a result of.
+///
+/// What the node has to do with the task is known before its body is read: another node's task, or one
+/// that does not exist, has room for no more than the agent's word that somebody else made it
+/// ([`FOREIGN_TASK_CODES`]).
+pub(crate) struct ReportingAgent {
+    agent: Agent,
+    task_id: TaskId,
+}
+
+impl FromRequestParts<Ctx> for ReportingAgent {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> Result<Self, Refusal> {
+        let agent = Agent::from_request_parts(parts, ctx).await?;
+        let Key(task) = Key::from_request_parts(parts, ctx).await?;
+        let task_id: TaskId = task.parse().map_err(|_| {
+            problem(ProblemCode::TaskNotFound).with_detail("the address names no task identifier")
+        })?;
+        let (bytes, beyond) = match ctx.store.task_spec(agent.node_id, task_id).await? {
+            None => (MAX_FOREIGN_RESULT_BYTES, ProblemCode::TaskNotFound),
+            Some(TaskSpec::Operate { operation: Operation::CollectDiagnostics { .. }, .. }) => {
+                (MAX_RESULT_BYTES, ProblemCode::BodyTooLarge)
+            }
+            Some(_) => (MAX_BODY_BYTES, ProblemCode::BodyTooLarge),
+        };
+        parts.extensions.insert(BodyLimit { bytes, beyond });
+        Ok(Self { agent, task_id })
+    }
+}
+
 /// `POST /agent/v1/tasks/TASK/result`.
 pub(crate) async fn task_result(
     State(ctx): State<Ctx>,
-    Key(task): Key,
-    agent: Agent,
+    ReportingAgent { agent, task_id }: ReportingAgent,
     Body(mut result): Body<TaskResult>,
 ) -> ApiResult<Json<Accepted>> {
-    let task_id: TaskId = task.parse().map_err(|_| {
-        problem(ProblemCode::TaskNotFound).with_detail("the address names no task identifier")
-    })?;
     let now = ctx.now();
     if let Some(report) = result.topology.take() {
         slice_report::record(&ctx, agent.node_id, task_id, *report, &mut result).await?;

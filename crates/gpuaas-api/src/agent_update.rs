@@ -95,5 +95,5 @@ pub(crate) async fn audit_refusal(ctx: &Ctx, listed: &ListedNode, actor: &str, r
     let detail = json!({
         "code": problem.code, "detail": problem.detail, "hostname": listed.node.hostname,
     });
-    ctx.audit(actor, "node.task_refused", &listed.node.id.to_string(), detail).await;
+    ctx.audit_refusal(actor, "node.task_refused", &listed.node.id.to_string(), detail).await;
 }

@@ -1,10 +1,10 @@
 //! `/api/v1/approvals`: requests that wait for another person, and what that person says.
 //!
-//! An approval is carried out as its requester, through the handler that the request was sent to: with
-//! the rights that its token has now, or those that an identity provider gave when it was asked, since
-//! nobody can be asked for another token then. The decision is written down before that, by a statement that
-//! one of several deciders wins: nothing is carried out twice, and what a control plane that dies leaves
-//! undone stays `approved` without an answer.
+//! An approved request is executed as its requester, through the handler that it was sent to: with the
+//! rights that the requester's token has now, or those that an identity provider gave at the request,
+//! because no other token exists then. The decision is committed first: its statement changes the
+//! request only while it is open, so the first of several deciders wins. The effect and the state `done` are one transaction. So nothing is executed
+//! twice, and [`execute_decided`] executes what a killed control plane left `approved`.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,8 +12,8 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::IntoResponse as _;
 use gpuaas_core::second_person::{Verdict, VerdictRefusal, may_decide, state_at};
 use gpuaas_store::{
-    ApprovalFilter, ApprovalRequester, ApprovalVerdict, IdKind, NewAuditEntry, StoredApproval,
-    current_origin, with_origin,
+    ApprovalExecution, ApprovalFilter, ApprovalRequester, ApprovalVerdict, IdKind, NewAuditEntry,
+    RequestOrigin, StoredApproval, current_origin, with_origin,
 };
 use gpuaas_types::access::operation;
 use gpuaas_types::api::{List, Source, TimelineEvent};
@@ -27,7 +27,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tracing::Instrument as _;
+use uuid::Uuid;
 
 use crate::body::{Body, JsonBytes, Key, QueryParams, site_id};
 use crate::caller::Caller;
@@ -35,8 +35,14 @@ use crate::ctx::Ctx;
 use crate::etag::IfMatch;
 use crate::pages::PageRequest;
 use crate::problem::{ApiResult, Refusal, problem};
-use crate::second_person::hide_secrets;
-use crate::{batches, bundles, id_prefix, images, nodes, offboarding, sites, tasks};
+use crate::second_person::{self, hide_secrets};
+use crate::{
+    batches, bundles, experiments, id_prefix, images, node_change, nodes, offboarding,
+    onboard_plan, runs, sites, slice_claims, tasks,
+};
+
+/// Seconds after a decision in which the control plane that took it executes the request.
+const EXECUTION_SECONDS: f64 = 15.0;
 
 /// Which requests to list.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -82,28 +88,62 @@ pub(crate) async fn approve(
 ) -> ApiResult<Json<ApprovalView>> {
     let id = find_approval(&ctx, &text).await?;
     let stored = decidable(&ctx, &caller, id, Verdict::Approve).await?;
-    let requester = present_requester(&ctx, &stored).await?;
+    let requester = present_requester(&ctx, &stored.requester).await?;
     let request = ctx.store.held_request(id).await?;
     let word = verdict(&ctx, &caller, &stored, Verdict::Approve, &said)?;
     ctx.store.decide_approval(ctx.now(), word).await?;
-    let done = ctx.clone();
-    // Whoever hangs up now ends neither the work nor the keeping of its answer.
-    let work = async move {
-        let outcome = carry_out(&done, requester, &stored, request).await;
-        let (state, answer) = match outcome {
-            Ok(answer) => (ApprovalState::Done, answer),
-            Err(Refusal(problem)) => {
-                (ApprovalState::Failed, serde_json::to_value(problem).unwrap_or_default())
-            }
-        };
-        done.store.end_approval(stored.id, state, answer).await
-    };
-    let ended = tokio::spawn(with_origin(current_origin(), work).in_current_span()).await;
-    ended.map_err(|error| {
-        tracing::error!(%error, approval = %id, "what was agreed to did not end well");
-        Refusal::from(problem(ProblemCode::Internal))
-    })??;
+    execute(&ctx, requester, stored, request).await?;
     Ok(Json(whole_view(&ctx, id).await?))
+}
+
+/// Executes an approved request and stores its response. The state `done` is committed with the effect
+/// ([`ApprovalExecution`]), so a request that is `approved` had none and may be executed.
+async fn execute(
+    ctx: &Ctx,
+    requester: ApprovalRequester,
+    stored: StoredApproval,
+    request: ApprovalRequest,
+) -> ApiResult<()> {
+    let execution = ApprovalExecution { approval: stored.id, token: Uuid::new_v4() };
+    let origin = RequestOrigin { execution: Some(execution), ..current_origin() };
+    let work = carry_out(ctx, requester, &stored, request);
+    let (state, answer) = match with_origin(origin, work).await {
+        Ok(answer) => (ApprovalState::Done, answer),
+        // Another control plane executes it, and stores its response.
+        Err(Refusal(problem)) if problem.code == ProblemCode::ApprovalDecided.as_str() => {
+            return Ok(());
+        }
+        Err(Refusal(problem)) => {
+            (ApprovalState::Failed, serde_json::to_value(problem).unwrap_or_default())
+        }
+    };
+    Ok(ctx.store.end_approval(stored.id, state, answer).await?)
+}
+
+/// Executes the approved requests that had no effect, such as those of a control plane that was killed
+/// after a decision. Returns how many.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn execute_decided(ctx: &Ctx) -> ApiResult<usize> {
+    let before = ctx.now().plus_seconds(-EXECUTION_SECONDS);
+    let decided = ctx.store.unexecuted_approvals(before).await?;
+    let count = decided.len();
+    for stored in decided {
+        let id = stored.id;
+        tracing::info!(approval = %id, "an approved request is executed that had no effect yet");
+        match present_requester(ctx, &stored.requester).await {
+            Ok(requester) => {
+                let request = ctx.store.held_request(id).await?;
+                execute(ctx, requester, stored, request).await?;
+            }
+            Err(Refusal(problem)) => {
+                let answer = serde_json::to_value(problem).unwrap_or_default();
+                ctx.store.end_approval(id, ApprovalState::Failed, answer).await?;
+            }
+        }
+    }
+    Ok(count)
 }
 
 /// `POST /api/v1/approvals/APPROVAL/deny`: the request is not carried out.
@@ -138,6 +178,11 @@ async fn decidable(
 ) -> ApiResult<StoredApproval> {
     let stored = ctx.store.approval(id).await?;
     let state = state_at(stored.state, stored.expires_at, ctx.now());
+    if verdict == Verdict::Approve {
+        for site in second_person::guarding_sites(ctx, &stored.site).await? {
+            caller.check_site(Some(&site))?;
+        }
+    }
     let persons = (stored.requester.person.as_str(), caller.person());
     let refused = match may_decide(verdict, state, persons) {
         Ok(()) => return Ok(stored),
@@ -159,10 +204,16 @@ async fn decidable(
     Err(problem(code).with_detail(detail).into())
 }
 
-/// Who asked, with the rights that its token has now: one that was taken back since asks for nothing any
-/// more. Whoever signed in at an identity provider keeps the rights of then.
-async fn present_requester(ctx: &Ctx, stored: &StoredApproval) -> ApiResult<ApprovalRequester> {
-    let mut requester = stored.requester.clone();
+/// The requester with the rights that its token has now; a revoked or expired token asks for nothing any
+/// more. A person of an identity provider keeps the rights of the request.
+///
+/// # Errors
+/// `approval_outdated`; the database's.
+pub(crate) async fn present_requester(
+    ctx: &Ctx,
+    requester: &ApprovalRequester,
+) -> ApiResult<ApprovalRequester> {
+    let mut requester = requester.clone();
     let Some(id) = requester.token else { return Ok(requester) };
     let now = ctx.now();
     let counts = |token: &gpuaas_types::access::TokenView| {
@@ -253,6 +304,10 @@ async fn carry_out(
             let Json(image) = images::transition(state, caller, key, typed(body)?).await?;
             Ok(json!(image))
         }
+        ApprovalKind::Experiment => {
+            let (_, Json(experiment)) = experiments::start(state, caller, typed(body)?).await?;
+            Ok(json!(experiment))
+        }
         ApprovalKind::AgentUpdate => {
             let (_, Json(task)) = tasks::create(state, caller, key, headers, bytes).await?;
             Ok(json!(task))
@@ -261,7 +316,44 @@ async fn carry_out(
             let changed = sites::change(state, caller, key, IfMatch::any(), typed(body)?).await?;
             Ok(json!({ "status": changed.into_response().status().as_u16() }))
         }
+        ApprovalKind::NodeChange => {
+            let Json(node) = node_change::change(state, caller, key, typed(body)?).await?;
+            Ok(json!(node))
+        }
+        ApprovalKind::ClaimRelease => {
+            let asked = QueryParams(typed(body)?.0);
+            let Json(claim) = slice_claims::release(state, caller, key, asked).await?;
+            Ok(json!(claim))
+        }
+        ApprovalKind::Continuation => continue_otherwise(&path, state, caller, key, body).await,
     }
+}
+
+/// Sends a request on a run or a batch to its handler again.
+async fn continue_otherwise(
+    path: &str,
+    state: State<Ctx>,
+    caller: Caller,
+    key: Key,
+    body: Value,
+) -> ApiResult<Value> {
+    let run = match path {
+        "/api/v1/batches/{batch}/resume" => {
+            let Json(batch) = batches::resume(state, caller, key, typed(body)?).await?;
+            return Ok(json!(batch));
+        }
+        "/api/v1/runs/{run}/take-over" => {
+            let Json(plan) = onboard_plan::take_over(state, caller, key, typed(body)?).await?;
+            return Ok(json!(plan));
+        }
+        "/api/v1/runs/{run}/retry" => runs::retry(state, caller, key, typed(body)?).await?,
+        "/api/v1/runs/{run}/skip-check" => {
+            runs::skip_check(state, caller, key, typed(body)?).await?
+        }
+        _ => runs::resume(state, caller, key, typed(body)?).await?,
+    };
+    let Json(run) = run;
+    Ok(json!({ "run": run.id, "status": run.status }))
 }
 
 fn typed<T: DeserializeOwned>(body: Value) -> ApiResult<Body<T>> {

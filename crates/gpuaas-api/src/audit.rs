@@ -92,7 +92,9 @@ pub(crate) async fn chain(
         Some(_) => Vec::new(),
         None => ctx.store.unchained_audit_entries().await?,
     };
-    Ok(Json(AuditChainPage { items, next, head, anchor, strays }))
+    let retention_seconds = ctx.settings.retention_seconds;
+    let oldest_at = ctx.store.oldest_audit_entry().await?;
+    Ok(Json(AuditChainPage { items, next, head, anchor, strays, retention_seconds, oldest_at }))
 }
 
 /// SHA-256 of a resource as it is shown, hex: what an entry says of it before and after a change.

@@ -1,9 +1,9 @@
 //! Credentials of requests.
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use gpuaas_engine::tokens;
 use gpuaas_store::{
     NewAuditEntry, NewToken, Store, StoreError, TokenGrant, TokenPurpose, TokenRejection, sha256,
@@ -15,7 +15,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::ctx::Ctx;
+use crate::open_bodies::BodyOwner;
 use crate::problem::{ApiResult, Refusal, problem};
+use crate::refused_credentials::ShownCredential;
 
 /// The first admin token has this identifier, so that of several control planes that start on one
 /// database at once, one makes it.
@@ -104,9 +106,11 @@ impl FromRequestParts<Ctx> for Bootstrap {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
-        let grant = check_token(ctx, &parts.headers, TokenPurpose::Bootstrap).await?;
+        let check = check_token(ctx, &parts.headers, TokenPurpose::Bootstrap);
+        let grant = judge(ctx, shown(parts)?, check).await?;
         if let Some(node_id) = grant.node_id {
             ctx.count_request(ListenerKind::Nodes, &node_id.to_string())?;
+            parts.extensions.insert(BodyOwner::node(node_id));
         }
         grant.run_id.map(Self).ok_or_else(|| problem(ProblemCode::TokenUnknown).into())
     }
@@ -127,19 +131,56 @@ impl FromRequestParts<Ctx> for EnrollmentAuth {
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
         let hash = sha256(bearer(&parts.headers)?);
-        // Used or not: who used it is known once the request is read.
-        let grant = match ctx.store.enrollment_grant(ctx.now(), hash).await {
-            Ok(grant) => grant,
-            Err(StoreError::Token(TokenRejection::Unknown)) => {
-                return Err(why_unknown(ctx, &hash, TokenPurpose::Enrollment).await);
-            }
-            Err(error) => return Err(error.into()),
+        let grant = judge(ctx, shown(parts)?, enrollment_grant(ctx, hash)).await?;
+        let (Some(node_id), Some(run_id)) = (grant.node_id, grant.run_id) else {
+            return Err(problem(ProblemCode::TokenUnknown).into());
         };
-        match (grant.node_id, grant.run_id) {
-            (Some(node_id), Some(run_id)) => Ok(Self { hash, run_id, node_id }),
-            _ => Err(problem(ProblemCode::TokenUnknown).into()),
-        }
+        ctx.count_request(ListenerKind::Nodes, &node_id.to_string())?;
+        parts.extensions.insert(BodyOwner::node(node_id));
+        Ok(Self { hash, run_id, node_id })
     }
+}
+
+/// What an enrollment token stands for, used or not: whose key used it is known once the request is read.
+pub(crate) async fn enrollment_grant(ctx: &Ctx, hash: [u8; 32]) -> ApiResult<TokenGrant> {
+    match ctx.store.enrollment_grant(ctx.now(), hash).await {
+        Ok(grant) => Ok(grant),
+        Err(StoreError::Token(TokenRejection::Unknown)) => {
+            Err(why_unknown(ctx, &hash, TokenPurpose::Enrollment).await)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The token of a request of a node.
+pub(crate) fn shown(parts: &Parts) -> Result<ShownCredential, Problem> {
+    let digest = sha256(bearer(&parts.headers)?);
+    Ok(ShownCredential::new(ListenerKind::Nodes, &parts.extensions, digest))
+}
+
+/// Judges a credential with `check`, unless its address has sent too many that were refused.
+///
+/// # Errors
+/// `too_many_requests`, and those of `check`.
+pub(crate) async fn judge<T>(
+    ctx: &Ctx,
+    shown: ShownCredential,
+    check: impl Future<Output = ApiResult<T>>,
+) -> ApiResult<T> {
+    let refused = ctx.refused_credentials();
+    refused.check(shown, ctx.now())?;
+    let result = check.await;
+    let is_accepted = match &result {
+        Ok(_) => Some(true),
+        Err(refusal) => {
+            let refusals = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+            refusals.iter().any(|status| status.as_u16() == refusal.0.status).then_some(false)
+        }
+    };
+    if let Some(is_accepted) = is_accepted {
+        refused.note(shown, is_accepted, ctx.now());
+    }
+    result
 }
 
 /// A good token in the wrong run.

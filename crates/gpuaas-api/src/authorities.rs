@@ -9,7 +9,8 @@ use axum::http::StatusCode;
 use gpuaas_engine::node_trust::trusted_pem;
 use gpuaas_identity::{AuthorityError, AuthoritySet, BuiltIn, Issuer, certificate_lifetimes};
 use gpuaas_store::{
-    ExposeSecret as _, NewAuthority, SecretString, Store, StoreError, StoredAuthority,
+    ExposeSecret as _, NewAuditEntry, NewAuthority, SecretString, Store, StoreError,
+    StoredAuthority,
 };
 use gpuaas_types::Problem;
 use gpuaas_types::agent::TrustBundle;
@@ -146,9 +147,9 @@ pub(crate) async fn stage_authority(
     let new = new_authority(certificate, Some(cross)).map_err(|error| broken(&error))?;
     let digest = new.digest.clone();
     let key = SecretString::from(made.to_pem());
-    ctx.store.stage_authority(now, next, new, &key).await?;
     let detail = json!({ "reason": reason, "generation": next, "digest": digest });
-    ctx.audit(&actor, "authority.stage", &next.to_string(), detail).await;
+    let audit = NewAuditEntry::new(actor, "authority.stage", next.to_string(), detail);
+    ctx.store.stage_authority(now, next, new, &key, audit).await?;
     reload(&ctx, &issuer).await?;
     Ok((StatusCode::CREATED, Json(report(&ctx, &issuer).await?)))
 }
@@ -163,10 +164,10 @@ pub(crate) async fn activate(
     let issuer = own_issuer(&ctx)?;
     reload(&ctx, &issuer).await?;
     let digest = digest_to_know(&issuer, asked.force);
-    ctx.store.activate_authority(ctx.signing_time(), digest).await?;
-    reload(&ctx, &issuer).await?;
     let detail = json!({ "reason": reason, "force": asked.force });
-    ctx.audit(&actor, "authority.activate", &issuer.generation().to_string(), detail).await;
+    let audit = NewAuditEntry::new(actor, "authority.activate", "", detail);
+    ctx.store.activate_authority(ctx.signing_time(), digest, audit).await?;
+    reload(&ctx, &issuer).await?;
     report(&ctx, &issuer).await.map(Json)
 }
 
@@ -180,10 +181,10 @@ pub(crate) async fn retire(
     let issuer = own_issuer(&ctx)?;
     reload(&ctx, &issuer).await?;
     let digest = digest_to_know(&issuer, asked.force);
-    let generation = ctx.store.retire_authority(ctx.signing_time(), digest).await?;
-    reload(&ctx, &issuer).await?;
     let detail = json!({ "reason": reason, "force": asked.force });
-    ctx.audit(&actor, "authority.retire", &generation.to_string(), detail).await;
+    let audit = NewAuditEntry::new(actor, "authority.retire", "", detail);
+    ctx.store.retire_authority(ctx.signing_time(), digest, audit).await?;
+    reload(&ctx, &issuer).await?;
     report(&ctx, &issuer).await.map(Json)
 }
 

@@ -249,7 +249,7 @@ fn check_fields(spec: &BatchSpec, faults: &mut Vec<FieldError>) {
     }
     let count = spec.machines.len();
     if !(1..=MOST_MACHINES).contains(&count) {
-        push_fault(faults, "spec.machines", format!("1 to {MOST_MACHINES} machines are wanted"));
+        push_fault(faults, "spec.machines", format!("expected 1 to {MOST_MACHINES} machines"));
     } else if spec.canary as usize > count {
         push_fault(faults, "spec.canary", format!("there are only {count} machines"));
     }
@@ -371,7 +371,46 @@ pub(crate) async fn resume(
     let site = ctx.store.site(batch.site_id).await?;
     bundles::check_can_begin(&ctx, &site, &profile, None).await?;
     let profile_revision = profile.revision;
+    if profile_revision != batch.profile_revision {
+        hold_resume(&ctx, &caller, (&batch, &site, &profile), &order).await?;
+    }
     command(&ctx, &caller, &text, &order, OperatorBatchCommand::Resume { profile_revision }).await
+}
+
+/// Counts the machines of a batch that have not begun once more, where they would begin with another
+/// revision of the profile than the batch was counted, or agreed to, with.
+async fn hold_resume(
+    ctx: &Ctx,
+    caller: &Caller,
+    (batch, site, profile): (&StoredBatch, &SiteResource, &ProfileResource),
+    order: &BatchActionRequest,
+) -> ApiResult<()> {
+    let (_, reason) = caller.actor_and_reason(&order.actor, &order.reason)?;
+    let members = ctx.store.batch_members(batch.id).await?;
+    let waiting = members.iter().filter(|member| member.run.is_none()).count();
+    let body = serde_json::to_vec(order).map_err(|_| problem(ProblemCode::Internal))?;
+    let path = "/api/v1/batches/{batch}/resume";
+    let checked = CheckedRequest {
+        guarded: Guarded::Erase(u32::try_from(waiting).unwrap_or(u32::MAX)),
+        kind: ApprovalKind::Continuation,
+        site,
+        node_id: None,
+        summary: format!(
+            "a resume of batch {}: {} with profile {} revision {}, not {}",
+            batch.spec.name,
+            counted(waiting, "machine"),
+            profile.status.name,
+            profile.revision,
+            batch.profile_revision
+        ),
+        reason,
+        request: ApprovalRequest::post(path, &batch.id.to_string(), &body),
+        target: json!({
+            "batch": batch.id, "from": batch.profile_revision, "profile_revision": profile.revision,
+            "machines": waiting,
+        }),
+    };
+    second_person::check(ctx, caller, checked).await
 }
 
 async fn command(

@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use gpuaas_types::SiteId;
@@ -14,38 +13,62 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::ctx::Ctx;
+use crate::open_bodies::{BodyOwner, OpenBody};
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::strict;
 
 /// Largest body of an admin request, an enrollment or a callback, in bytes.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
-/// Largest body of a task result, in bytes.
+/// Largest body of the result of a task that collects diagnostics, in bytes.
 pub const MAX_RESULT_BYTES: usize = 4 << 20;
 /// Largest body of a published bundle, in bytes: 16 MiB in base64, and a signature.
 pub const MAX_BUNDLE_BODY_BYTES: usize = 22 << 20;
 
+/// Most bytes of a request's body, where an extractor before it knows, and what a longer one is refused as.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyLimit {
+    pub(crate) bytes: usize,
+    pub(crate) beyond: ProblemCode,
+}
+
+/// A body that was read whole. A layer that needs the bytes puts it into the request.
+#[derive(Debug, Clone)]
+pub(crate) struct WholeBody(pub(crate) Bytes);
+
 /// The bytes of a JSON body.
 pub(crate) struct JsonBytes(pub(crate) Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for JsonBytes {
+impl FromRequest<Ctx> for JsonBytes {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        if let Some(kind) = kind.filter(|kind| !is_json(kind)) {
-            let kind: String = kind.chars().take(100).collect();
-            return Err(problem(ProblemCode::UnsupportedMediaType).with_detail(kind).into());
+    async fn from_request(request: Request, ctx: &Ctx) -> Result<Self, Refusal> {
+        read_json(request, ctx).await.map(|(bytes, _)| Self(bytes))
+    }
+}
+
+/// The bytes of a JSON body, with what counts them where no layer does.
+async fn read_json(request: Request, ctx: &Ctx) -> ApiResult<(Bytes, Option<OpenBody>)> {
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if let Some(kind) = kind.filter(|kind| !is_json(kind)) {
+        let kind: String = kind.chars().take(100).collect();
+        return Err(problem(ProblemCode::UnsupportedMediaType).with_detail(kind).into());
+    }
+    let (mut parts, body) = request.into_parts();
+    if let Some(WholeBody(bytes)) = parts.extensions.remove() {
+        return Ok((bytes, None));
+    }
+    let Some(owner) = parts.extensions.remove::<BodyOwner>() else {
+        tracing::error!(path = parts.uri.path(), "a body is read without a credential");
+        return Err(problem(ProblemCode::Internal).into());
+    };
+    let at_most = BodyLimit { bytes: MAX_BODY_BYTES, beyond: ProblemCode::BodyTooLarge };
+    let BodyLimit { bytes, beyond } = parts.extensions.remove().unwrap_or(at_most);
+    match ctx.open_bodies().read(owner, &parts.headers, body, bytes).await {
+        Ok((bytes, open)) => Ok((bytes, Some(open))),
+        Err(refused) if refused.code == ProblemCode::BodyTooLarge.as_str() => {
+            Err(problem(beyond).with_detail(refused.detail).into())
         }
-        match Bytes::from_request(request, state).await {
-            Ok(bytes) => Ok(Self(bytes)),
-            Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                Err(problem(ProblemCode::BodyTooLarge).into())
-            }
-            Err(_) => {
-                let detail = "the connection broke before the body was complete";
-                Err(problem(ProblemCode::MalformedJson).with_detail(detail).into())
-            }
-        }
+        Err(refused) => Err(refused.into()),
     }
 }
 
@@ -57,11 +80,11 @@ fn is_json(kind: &str) -> bool {
 /// A JSON body of type `T`.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<Ctx> for Body<T> {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let JsonBytes(bytes) = JsonBytes::from_request(request, state).await?;
+    async fn from_request(request: Request, ctx: &Ctx) -> Result<Self, Refusal> {
+        let (bytes, _counted) = read_json(request, ctx).await?;
         Ok(Self(strict::from_slice(&bytes)?))
     }
 }

@@ -2,23 +2,29 @@
 
 use axum::Json;
 use axum::body::Body as Stream;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gpuaas_artifact::Digest;
+use gpuaas_core::bootstrap_progress::{Callback, is_repeat};
 use gpuaas_core::record::{Report, ReportKind, RunRecord};
+use gpuaas_engine::tokens::check_artifact_pass;
+use gpuaas_store::{StoreError, TokenPurpose, TokenRejection, sha256};
 use gpuaas_types::agent::{BootstrapPhase, BootstrapProgress, BundlePhase, ProgressStatus};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::limits::ListenerKind;
 use gpuaas_types::{EffectKind, RunId, RunStatus, Timestamp};
 use tokio_util::io::ReaderStream;
 
-use crate::auth::{Bootstrap, other_run};
+use crate::auth::{self, Bootstrap, judge, other_run};
 use crate::body::{Accepted, Body, Key};
+use crate::certificates::Agent;
 use crate::check;
-use crate::ctx::Ctx;
-use crate::problem::{ApiResult, problem};
+use crate::ctx::{Ctx, NodeAccess};
+use crate::problem::{ApiResult, Refusal, problem};
 
 /// Characters of a callback's message that are kept.
 const MESSAGE_CHARS: usize = 2_000;
@@ -30,18 +36,73 @@ const PHASE_TEXT_CHARS: usize = 500;
 const MOST_PROLONGED: f64 = 6.0;
 const CHUNK_BYTES: usize = 64 * 1024;
 
+/// The digest of an artifact, for somebody who may fetch it: an enrolled node, one whose system boots with
+/// its token, or a control plane of this database.
+pub(crate) struct FetchedArtifact(Digest);
+
+impl FromRequestParts<Ctx> for FetchedArtifact {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
+        let Key(text) = Key::from_request_parts(parts, ctx).await?;
+        let digest = text.parse::<Digest>();
+        if !Agent::is_shown(parts)
+            && let Ok(digest) = &digest
+            && let Some(is_good) =
+                check_artifact_pass(&ctx.store, digest, auth::bearer(&parts.headers)?, ctx.now())
+        {
+            let passed = async {
+                is_good.then_some(()).ok_or_else(|| problem(ProblemCode::TokenUnknown).into())
+            };
+            judge(ctx, auth::shown(parts)?, passed).await?;
+            return Ok(Self(*digest));
+        }
+        check_node(ctx, parts).await?;
+        digest.map(Self).map_err(|error| {
+            problem(ProblemCode::ArtifactNotFound).with_detail(error.to_string()).into()
+        })
+    }
+}
+
+/// Checks that a request is of a node: of an agent that enrolled, or of a system that boots with the token
+/// for its callbacks or for its enrollment.
+///
+/// # Errors
+/// Those of the credential that it shows; `too_many_requests`.
+async fn check_node(ctx: &Ctx, parts: &mut Parts) -> ApiResult<()> {
+    if Agent::is_shown(parts) {
+        return Agent::from_request_parts(parts, ctx).await.map(drop);
+    }
+    let hash = sha256(auth::bearer(&parts.headers)?);
+    let grant = judge(ctx, auth::shown(parts)?, async {
+        let mut purposes = vec![TokenPurpose::Bootstrap];
+        if matches!(ctx.nodes, NodeAccess::StandIns) {
+            purposes.push(TokenPurpose::Agent);
+        }
+        for purpose in purposes {
+            match ctx.store.check_token(ctx.now(), hash, purpose).await {
+                Err(StoreError::Token(TokenRejection::Unknown)) => {}
+                checked => return Ok(checked?),
+            }
+        }
+        auth::enrollment_grant(ctx, hash).await
+    });
+    let grant = grant.await?;
+    if let Some(node_id) = grant.node_id {
+        ctx.count_request(ListenerKind::Nodes, &node_id.to_string())?;
+    }
+    Ok(())
+}
+
 /// `GET /bootstrap/v1/artifacts/sha256/DIGEST`.
 pub(crate) async fn artifact(
     State(ctx): State<Ctx>,
-    Key(text): Key,
+    FetchedArtifact(digest): FetchedArtifact,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let digest: Digest = text.parse().map_err(|error: gpuaas_artifact::DigestError| {
-        problem(ProblemCode::ArtifactNotFound).with_detail(error.to_string())
-    })?;
     let etag = format!("\"sha256:{digest}\"");
     let asked = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let forever = (CACHE_CONTROL, "public, max-age=31536000, immutable".to_owned());
+    let forever = (CACHE_CONTROL, "private, max-age=31536000, immutable".to_owned());
     if asked.is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == etag)) {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, etag), forever]).into_response());
     }
@@ -68,8 +129,8 @@ pub(crate) async fn artifact(
     Ok((headers, Stream::from_stream(stream)).into_response())
 }
 
-/// `POST /bootstrap/v1/runs/RUN/progress`. Saying the same again is taken and changes nothing; a
-/// callback that came before the run's latest deployment counts as another one.
+/// `POST /bootstrap/v1/runs/RUN/progress`. A repeat of the same attempt is accepted and changes
+/// nothing; a callback from before the run's latest deployment is never repeated.
 pub(crate) async fn progress(
     State(ctx): State<Ctx>,
     Key(run): Key,
@@ -84,12 +145,13 @@ pub(crate) async fn progress(
     let since =
         record.state.intended_at.get(&EffectKind::Deploy).copied().unwrap_or(Timestamp::EPOCH);
     let reports = ctx.store.reports(run_id).await?;
-    let again = reports.iter().any(|report| report.at >= since && is_same(&report.kind, &request));
-    if again {
-        return Ok(Json(Accepted { new: false }));
-    }
     let message = check::plain_text(&request.message, MESSAGE_CHARS);
     let now = ctx.now();
+    let BootstrapProgress { phase, status, attempt, .. } = request;
+    let callback = Callback { phase, status, attempt, message: &message, at: now };
+    if is_repeat(&reports, &callback, since, record.state.resumed_at) {
+        return Ok(Json(Accepted { new: false }));
+    }
     let event = TimelineEvent {
         at: now,
         run_id: Some(run_id),
@@ -98,7 +160,7 @@ pub(crate) async fn progress(
         code: code(&request).into(),
         text: text(&request, &message),
     };
-    let kind = ReportKind::Progress { phase: request.phase, status: request.status, message };
+    let kind = ReportKind::Progress { phase, status, attempt, message };
     ctx.store.add_report(Report { run_id, at: now, kind }, vec![event]).await?;
     ctx.wake_engine();
     Ok(Json(Accepted { new: true }))
@@ -152,11 +214,6 @@ fn in_plain_text(phase: BundlePhase) -> BundlePhase {
         text: check::plain_text(&phase.text, PHASE_TEXT_CHARS),
         ..phase
     }
-}
-
-fn is_same(kind: &ReportKind, request: &BootstrapProgress) -> bool {
-    matches!(kind, ReportKind::Progress { phase, status, .. }
-        if *phase == request.phase && *status == request.status)
 }
 
 fn code(request: &BootstrapProgress) -> TimelineCode {

@@ -9,17 +9,20 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use futures::StreamExt as _;
 use gpuaas_artifact::catalog::OWN_NAME;
 use gpuaas_artifact::{CatalogBundle, CatalogError, CheckedBundle};
 use gpuaas_bundle::{
     Envelope, HostValue, InputError, Inputs, Manifest, PublicKey, TrustedKey, host_value,
 };
 use gpuaas_engine::bundles::{self, DeliveryError};
-use gpuaas_store::{BundleApproval, BundleKey, NewBundle};
+use gpuaas_store::{BundleApproval, BundleKey, NewAuditEntry, NewBundle};
 use gpuaas_types::Problem;
 use gpuaas_types::api::{BundlePin, List, ProfileResource, SiteResource};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
@@ -32,7 +35,7 @@ use serde_json::json;
 
 use crate::body::{Body, Key};
 use crate::caller::Caller;
-use crate::ctx::Ctx;
+use crate::ctx::{ARCHIVE_PERMITS, Ctx};
 use crate::problem::{ApiResult, Refusal, invalid, problem};
 use crate::second_person::{self, CheckedRequest, Guarded};
 use crate::{check, image_check};
@@ -79,7 +82,7 @@ pub(crate) async fn publish(
 ) -> ApiResult<(StatusCode, Json<BundleView>)> {
     let actor = caller.actor(&asked.actor);
     let archive =
-        BASE64.decode(&asked.archive).map_err(|_| invalid("archive", "base64 is wanted"))?;
+        BASE64.decode(&asked.archive).map_err(|_| invalid("archive", "expected base64"))?;
     let read = tokio::task::spawn_blocking(move || {
         CheckedBundle::read(&archive).map(|bundle| (bundle, archive))
     });
@@ -102,13 +105,11 @@ pub(crate) async fn publish(
         envelope: serde_json::to_value(&envelope).map_err(|_| problem(ProblemCode::Internal))?,
         published_by: actor.clone(),
     };
-    let new = ctx.store.add_bundle(ctx.now(), new).await?;
+    let detail = json!({ "digest": new.digest });
+    let audit = NewAuditEntry::new(actor, "bundle.publish", reference, detail);
+    let new = ctx.store.add_bundle(ctx.now(), new, Some(audit)).await?;
     refresh(&ctx).await?;
     let found = find(&ctx, &bundle.digest.to_string()).await?;
-    if new {
-        let detail = json!({ "digest": bundle.digest.to_string() });
-        ctx.audit(&actor, "bundle.publish", &reference, detail).await;
-    }
     let status = if new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(view(&ctx, &found).await?)))
 }
@@ -165,6 +166,29 @@ pub(crate) async fn list(State(ctx): State<Ctx>) -> ApiResult<Json<List<BundleVi
 pub(crate) async fn show(State(ctx): State<Ctx>, Key(text): Key) -> ApiResult<Json<BundleView>> {
     let found = find(&ctx, &text).await?;
     Ok(Json(view(&ctx, &found).await?))
+}
+
+/// The layer around [`archive`]: at most so many archives are in memory at once, each until its last byte is
+/// sent. A client that reads slowly holds one for as long.
+pub(crate) async fn limit_archives(
+    State(ctx): State<Ctx>,
+    request: Request,
+    next: Next,
+) -> ApiResult<Response> {
+    let Ok(permit) = Arc::clone(ctx.archive_permits()).try_acquire_owned() else {
+        let detail = format!("{ARCHIVE_PERMITS} archives are being sent: expected fewer at once");
+        let hint = "wait as long as the header `Retry-After` says, and send the request again";
+        let busy = problem(ProblemCode::TooManyRequests).with_detail(detail).with_hint(hint);
+        return Err(busy.into());
+    };
+    let held = move |body: axum::body::Body| {
+        let chunks = body.into_data_stream().map(move |chunk| {
+            let _held = &permit;
+            chunk
+        });
+        axum::body::Body::from_stream(chunks)
+    };
+    Ok(next.run(request).await.map(held))
 }
 
 /// `GET /api/v1/bundles/BUNDLE/archive`: the bytes and their signature, for whoever is to say
@@ -269,16 +293,18 @@ async fn decide(
     if approved {
         hold_approval(ctx, caller, &site, (text, asked, &reason), &found).await?;
     }
-    for one in found.iter().filter(|one| !one.built_in) {
+    let action = if approved { "bundle.approve" } else { "bundle.withdraw" };
+    let audited = found.iter().filter(|one| !one.built_in).map(|one| {
         let digest = one.bundle.digest.to_string();
-        if approved {
-            ctx.store.approve_bundle(ctx.now(), site.id, &digest, &actor).await?;
-        } else {
-            ctx.store.withdraw_bundle(site.id, &digest).await?;
-        }
-        let action = if approved { "bundle.approve" } else { "bundle.withdraw" };
         let detail = json!({ "site": asked.site, "digest": digest, "reason": reason });
-        ctx.audit(&actor, action, &one.bundle.reference(), detail).await;
+        (digest, NewAuditEntry::new(&actor, action, one.bundle.reference(), detail))
+    });
+    if approved {
+        ctx.store.approve_bundles(ctx.now(), site.id, audited.collect()).await?;
+    } else {
+        for (digest, audit) in audited {
+            ctx.store.withdraw_bundle(ctx.now(), site.id, &digest, audit).await?;
+        }
     }
     let (approvals, trusted) = (ctx.store.bundle_approvals().await?, trusted_keys(ctx).await?);
     let items = found.iter().map(|one| bundle_view(ctx, one, &approvals, &trusted)).collect();
@@ -330,14 +356,15 @@ pub(crate) async fn trust(
         return Err(invalid("name", "that is the control plane's own key").into());
     }
     let key: PublicKey = asked.key.parse().map_err(|_| {
-        invalid("key", "32 bytes in base64 are wanted")
+        invalid("key", "expected 32 bytes in base64")
             .with_hint("`gpuaas bundle key FILE` makes one and prints it")
     })?;
     let view = BundleKeyView { name, key: key.to_string(), until: asked.until };
     let (name, public_key) = (view.name.clone(), view.key.clone());
-    ctx.store.trust_bundle_key(BundleKey { name, public_key, until: view.until }).await?;
     let detail = json!({ "key": key.id(), "until": view.until });
-    ctx.audit(caller.name(), "bundle.trust", &view.name, detail).await;
+    let audit = NewAuditEntry::new(caller.name(), "bundle.trust", &view.name, detail);
+    let key = BundleKey { name, public_key, until: view.until };
+    ctx.store.trust_bundle_key(ctx.now(), key, audit).await?;
     Ok((StatusCode::CREATED, Json(view)))
 }
 

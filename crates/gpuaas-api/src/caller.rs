@@ -5,16 +5,18 @@ use axum::http::request::Parts;
 use gpuaas_store::ApprovalRequester;
 use gpuaas_types::access::{AccessView, OperationRow, Role, RoleGrant, TokenView};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::limits::ListenerKind;
 use gpuaas_types::{Problem, TokenId};
 
 use crate::check;
 use crate::ctx::Ctx;
+use crate::open_bodies::BodyOwner;
 use crate::problem::{ApiResult, Refusal, problem};
 
 /// The first admin token's name.
 const ADMIN: &str = "admin";
-/// Whoever begins the second runs of experiments.
-const EXPERIMENT: &str = "experiment";
+/// Names that stand for something else in the audit log.
+pub(crate) const RESERVED_NAMES: [&str; 3] = [ADMIN, "experiment", "unknown"];
 /// Characters of what a caller writes of itself that are kept.
 const NOTE_CHARS: usize = 100;
 
@@ -34,18 +36,22 @@ pub(crate) struct Caller {
     token: Option<TokenId>,
     /// Digest of what another person agreed to, where the request is carried out for that.
     approved_target: Option<String>,
+    /// Whether the erasing runs of this request were counted before, with the experiment that they are of.
+    is_counted: bool,
 }
 
 impl Caller {
     /// A holder of a credential. It may do nothing before [`Self::asks_for`].
     fn new(id: String, name: String, grants: Vec<RoleGrant>) -> Self {
         let (person, token, approved_target) = (id.clone(), None, None);
-        Self { id, name, grants, needs: Role::Admin, person, token, approved_target }
+        let is_counted = false;
+        Self { id, name, grants, needs: Role::Admin, person, token, approved_target, is_counted }
     }
 
     /// The holder of a token that is made here.
     pub(crate) fn of_token(token: TokenView) -> Self {
-        let caller = Self::new(token.name.clone(), token.name, token.grants);
+        // The identifier, since another token may get the name later.
+        let caller = Self::new(token.id.to_string(), token.name, token.grants);
         Self { person: token.person, token: Some(token.id), ..caller }
     }
 
@@ -69,14 +75,26 @@ impl Caller {
         Self::new(ADMIN.to_owned(), ADMIN.to_owned(), grants)
     }
 
-    /// An experiment, whose runs begin without anybody asking for each. Whoever may begin it has let it do
-    /// so at its site.
-    pub(crate) fn experiment() -> Self {
-        let grants = vec![RoleGrant { role: Role::Operator, sites: None }];
-        Self {
-            needs: Role::Operator,
-            ..Self::new(EXPERIMENT.to_owned(), EXPERIMENT.to_owned(), grants)
-        }
+    /// The person who began an experiment, for its later runs.
+    pub(crate) fn of_experiment(requester: ApprovalRequester) -> Self {
+        let ApprovalRequester { id, name, grants, person, token } = requester;
+        let caller = Self::new(id, name, grants);
+        Self { needs: Role::Operator, person, token, ..caller }
+    }
+
+    /// The same caller for runs that were counted with their experiment.
+    pub(crate) fn counted(self) -> Self {
+        Self { is_counted: true, ..self }
+    }
+
+    /// The same caller for runs that are counted one by one.
+    pub(crate) fn uncounted(self) -> Self {
+        Self { is_counted: false, ..self }
+    }
+
+    /// Whether the erasing runs of this request were counted before.
+    pub(crate) const fn is_counted(&self) -> bool {
+        self.is_counted
     }
 
     /// The name that was authenticated, and in parentheses what the caller says of itself.
@@ -103,6 +121,16 @@ impl Caller {
     /// Whom it is told from others by: what belongs to a caller is kept under this.
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The owner of the request's body.
+    pub(crate) fn body_owner(&self) -> BodyOwner {
+        let of_admin = |grant: &RoleGrant| grant.role == Role::Admin && grant.holds_at(None);
+        BodyOwner {
+            kind: ListenerKind::Operators,
+            caller: self.id.clone(),
+            is_administrator: self.grants.iter().any(of_admin),
+        }
     }
 
     /// The person behind the credential.

@@ -22,13 +22,15 @@ use gpuaas_types::limits::ListenerKind;
 use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
 use serde_json::json;
 
-use crate::auth;
+use crate::auth::{self, judge};
 use crate::body::{Body, Key};
 use crate::caller::Caller;
 use crate::ctx::{Ctx, NodeAccess};
 use crate::history::agent_event;
 use crate::node_view::find_node;
+use crate::open_bodies::BodyOwner;
 use crate::problem::{ApiResult, Refusal, problem};
+use crate::refused_credentials::ShownCredential;
 
 /// An agent with a good certificate, or a stand-in with a good bearer credential. As with all
 /// extractors of credentials it comes before the body in a handler's arguments, so that no body is
@@ -44,15 +46,24 @@ pub(crate) struct Agent {
     pub(crate) authority: i64,
 }
 
+impl Agent {
+    /// Whether the connection of a request shows a certificate.
+    pub(crate) fn is_shown(parts: &Parts) -> bool {
+        let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+        peer.is_some_and(|ConnectInfo(peer)| peer.certificate.is_some())
+    }
+}
+
 impl FromRequestParts<Ctx> for Agent {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Ctx) -> ApiResult<Self> {
         let agent = match ctx.nodes {
             NodeAccess::Certificates(_) => certified_agent(ctx, parts).await?,
-            NodeAccess::StandIns => stand_in(ctx, parts).await?,
+            NodeAccess::StandIns => judge(ctx, auth::shown(parts)?, stand_in(ctx, parts)).await?,
         };
         ctx.count_request(ListenerKind::Nodes, &agent.node_id.to_string())?;
+        parts.extensions.insert(BodyOwner::node(agent.node_id));
         Ok(agent)
     }
 }
@@ -81,9 +92,18 @@ async fn stand_in(ctx: &Ctx, parts: &Parts) -> ApiResult<Agent> {
 async fn certified_agent(ctx: &Ctx, parts: &Parts) -> ApiResult<Agent> {
     let peer = parts.extensions.get::<ConnectInfo<Peer>>();
     let shown = peer.and_then(|ConnectInfo(peer)| peer.certificate.as_deref());
-    let Some(shown) = shown else { return Err(missing_certificate(ctx, parts).await?.into()) };
-    let known = ctx.store.certificate(shown.fingerprint).await?;
-    let known = check_certificate(shown, known, ctx.signing_time())?;
+    let Some(shown) = shown else {
+        let token = auth::shown(parts).map_err(|_| problem(ProblemCode::CertificateMissing))?;
+        let refused = async { Err(missing_certificate(ctx, parts).await?.into()) };
+        return judge(ctx, token, refused).await;
+    };
+    let credential =
+        ShownCredential::new(ListenerKind::Nodes, &parts.extensions, shown.fingerprint);
+    let known = judge(ctx, credential, async {
+        let known = ctx.store.certificate(shown.fingerprint).await?;
+        Ok(check_certificate(shown, known, ctx.signing_time())?)
+    });
+    let known = known.await?;
     Ok(Agent {
         node_id: known.node_id,
         run_id: known.run_id,
@@ -282,8 +302,11 @@ pub(crate) async fn renew(
     let (NodeAccess::Certificates(issuer), Some(from)) = (&ctx.nodes, agent.fingerprint) else {
         return Err(problem(ProblemCode::CertificatesOff).into());
     };
-    let issued = sign(&ctx, issuer, agent.node_id, &asked.csr_pem).await?;
+    // Counted before anything is signed, and by one request of the node at a time.
+    let _turn = ctx.issuing().begin(agent.node_id)?;
     let now = ctx.now();
+    ctx.store.check_certificate_count(now, agent.node_id).await?;
+    let issued = sign(&ctx, issuer, agent.node_id, &asked.csr_pem).await?;
     let IssuedCertificate { serial, not_after, .. } = &issued;
     let text = format!("the agent has certificate {serial}, good until {not_after}");
     let line = agent_event(now, agent.run_id, None, TimelineCode::CertificateRenewed, text);
@@ -322,14 +345,12 @@ pub(crate) async fn revoke(
         code: TimelineCode::CertificateRevoked.into(),
         text: format!("{actor} revoked the certificates of this node: {reason}"),
     };
-    let ended = ctx.store.revoke_certificates(now, node_id, &reason, vec![line]).await?;
+    let (subject, detail) = (node_id.to_string(), json!({ "reason": reason }));
+    let audit = NewAuditEntry::new(actor, "node.revoke_certificate", subject, detail);
+    let ended = ctx.store.revoke_certificates(now, node_id, &reason, vec![line], audit).await?;
     if ended == 0 {
         return Err(problem(ProblemCode::NoCertificate).into());
     }
-    let detail = json!({ "reason": reason, "certificates": ended });
-    let action = "node.revoke_certificate".to_owned();
-    let entry = NewAuditEntry { actor, action, subject: node_id.to_string(), detail };
-    ctx.store.append_audit_entry(now, entry).await?;
     view(&ctx, node_id).await.map(Json)
 }
 

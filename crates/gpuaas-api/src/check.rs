@@ -6,6 +6,7 @@ use gpuaas_core::connectivity::MISSED_HEARTBEATS;
 use gpuaas_core::image_approval::ImageApproval;
 use gpuaas_core::image_state::uploaded_name;
 use gpuaas_core::layout;
+use gpuaas_core::placeholder::is_placeholder_text;
 use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
 use gpuaas_types::spec::{
@@ -13,6 +14,9 @@ use gpuaas_types::spec::{
 };
 use gpuaas_types::{DriftAction, DriftKind, Problem};
 
+pub(crate) use crate::address_check::mac;
+use crate::address_check::{bmc_address, is_label};
+use crate::kernel_arguments;
 use crate::problem::invalid;
 
 /// Longest pause between two looks at the event feed of a quiet site, in seconds.
@@ -23,16 +27,6 @@ const MIN_TTL_SECONDS: u32 = 60;
 const MAX_TTL_SECONDS: u32 = 7 * 86_400;
 const MAX_OFFLINE_AFTER_SECONDS: u32 = 86_400;
 const MAX_DEPLOY_RETRIES: u32 = 20;
-const MAX_ARGUMENT_BYTES: usize = 1024;
-
-/// Whether `text` is a label of RFC 1123 section 2.1: 1 to 63 letters, digits and hyphens, none
-/// of them at an end.
-fn is_label(text: &str) -> bool {
-    (1..=63).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
 
 /// The name of a site or profile.
 pub(crate) fn name(field: &str, text: &str) -> Result<(), Problem> {
@@ -47,52 +41,15 @@ pub(crate) fn hostname(field: &str, text: &str) -> Result<String, Problem> {
     if is_label(text) {
         return Ok(text.to_ascii_lowercase());
     }
+    if text.trim().parse::<IpAddr>().is_ok() {
+        let message = format!("invalid hostname {text:?}: an address is no hostname");
+        return Err(invalid(field, message).with_hint("give the machine's name as MAAS shows it"));
+    }
     if text.split('.').count() > 1 && text.split('.').all(is_label) {
-        return Err(invalid(field, "a short hostname is wanted")
+        return Err(invalid(field, "expected a short hostname")
             .with_hint("leave the domain away: everything from the first dot on"));
     }
     Err(invalid(field, "a hostname is 1 to 63 letters, digits and -, with no - at an end"))
-}
-
-/// A MAC address as six lower-case pairs joined by colons. Dashes, the three groups of four digits
-/// that switches print, and bare digits are taken too.
-pub(crate) fn mac(field: &str, text: &str) -> Result<String, Problem> {
-    let text = text.trim().to_ascii_lowercase().replace('-', ":");
-    let grouped = [".", ":"].iter().any(|joint| {
-        let groups: Vec<&str> = text.split(joint).collect();
-        groups.len() == 3 && groups.iter().all(|group| group.len() == 4)
-    });
-    let text = match text.replace(['.', ':'], "") {
-        bare if bare.is_ascii() && bare.len() == 12 && (grouped || bare == text) => {
-            let pairs: Vec<&str> = (0..12).step_by(2).map(|at| &bare[at..at + 2]).collect();
-            pairs.join(":")
-        }
-        _ => text,
-    };
-    let pairs: Vec<&str> = text.split(':').collect();
-    let is_pair = |pair: &&str| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit());
-    if pairs.len() != 6 || !pairs.iter().all(is_pair) {
-        return Err(invalid(field, "a MAC address is six pairs of hexadecimal digits")
-            .with_hint("write it as 3c:ec:ef:00:11:22"));
-    }
-    if text == "00:00:00:00:00:00" || text == "ff:ff:ff:ff:ff:ff" {
-        return Err(invalid(field, "this address belongs to no interface"));
-    }
-    Ok(text)
-}
-
-/// The address of a BMC: an IP address or a DNS name.
-fn bmc_address(text: &str) -> Result<String, Problem> {
-    let text = text.trim();
-    if let Ok(address) = text.parse::<IpAddr>() {
-        return Ok(address.to_string());
-    }
-    let looks_like_v4 = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    if !looks_like_v4 && text.len() <= 253 && text.split('.').all(is_label) {
-        return Ok(text.to_ascii_lowercase());
-    }
-    Err(invalid("bmc_address", "an IP address or a DNS name is wanted")
-        .with_hint("give the address alone, without http:// and without a port"))
 }
 
 fn identifier(field: &str, text: &str, extra: &str) -> Result<(), Problem> {
@@ -100,7 +57,7 @@ fn identifier(field: &str, text: &str, extra: &str) -> Result<(), Problem> {
     if (1..=128).contains(&text.len()) && text.chars().all(fits) {
         return Ok(());
     }
-    Err(invalid(field, format!("1 to 128 of letters, digits and {extra} are wanted")))
+    Err(invalid(field, format!("expected 1 to 128 of letters, digits and {extra}")))
 }
 
 /// What an onboarding says of the hardware, in normal form, and its hostname.
@@ -163,7 +120,13 @@ pub(crate) fn reports(request: &OnboardRequest) -> Result<Vec<ReportKind>, Probl
     }
     let unfit = |text: &String| text.is_empty() || text.chars().count() > 128 || has_control(text);
     if serial.as_ref().is_some_and(unfit) {
-        return Err(invalid("serial", "1 to 128 printable characters are wanted"));
+        return Err(invalid("serial", "expected 1 to 128 printable characters"));
+    }
+    if let Some(text) = serial.as_deref().filter(|text| is_placeholder_text(text)) {
+        let message = format!("invalid serial number {text:?}: many boards show it");
+        return Err(invalid("serial", message).with_hint(
+            "leave the serial number out; the machine's MAC or BMC address identifies it",
+        ));
     }
     let mut take_over = None;
     if let Some(word) = &request.take_over {
@@ -230,17 +193,17 @@ fn adoptable() -> Vec<&'static str> {
 pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
     let at = |field: &str| format!("{prefix}{field}");
     if !spec.hardware_sync_interval.is_empty() && !is_interval(&spec.hardware_sync_interval) {
-        return Err(invalid(&at("hardware_sync_interval"), "an interval such as 15m is wanted")
+        return Err(invalid(&at("hardware_sync_interval"), "expected an interval such as 15m")
             .with_hint("write hours, minutes and seconds in this order: 15m, 1h30m, 90s"));
     }
     let ttl = spec.enrollment_token_ttl_seconds;
     if !(MIN_TTL_SECONDS..=MAX_TTL_SECONDS).contains(&ttl) {
-        let message = format!("{MIN_TTL_SECONDS} to {MAX_TTL_SECONDS} seconds are wanted");
+        let message = format!("expected {MIN_TTL_SECONDS} to {MAX_TTL_SECONDS} seconds");
         return Err(invalid(&at("enrollment_token_ttl_seconds"), message));
     }
     let shortest = MISSED_HEARTBEATS * HEARTBEAT_INTERVAL_SECONDS;
     if !(shortest..=MAX_OFFLINE_AFTER_SECONDS).contains(&spec.offline_after_seconds) {
-        let message = format!("{shortest} to {MAX_OFFLINE_AFTER_SECONDS} seconds are wanted");
+        let message = format!("expected {shortest} to {MAX_OFFLINE_AFTER_SECONDS} seconds");
         return Err(invalid(&at("offline_after_seconds"), message));
     }
     if spec.max_deploy_retry_attempts > MAX_DEPLOY_RETRIES {
@@ -253,19 +216,13 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
             .with_hint("set fabric_mode=roce, or enable_phase2_roce=false"));
     }
     if layout::find(&spec.storage_layout_profile).is_none() {
-        let message = format!("one of {} is wanted", layout::names().join(", "));
+        let message = format!("expected one of {}", layout::names().join(", "));
         return Err(invalid(&at("storage_layout_profile"), message));
     }
     if !spec.machine_tag.is_empty() {
         identifier(&at("machine_tag"), &spec.machine_tag, "-_")?;
     }
-    let arguments = &spec.kernel_arguments;
-    let fits = |b: u8| b == b' ' || b.is_ascii_graphic() && !b"\"'`$\\;|&<>".contains(&b);
-    if arguments.len() > MAX_ARGUMENT_BYTES || !arguments.bytes().all(fits) {
-        let message = format!("at most {MAX_ARGUMENT_BYTES} bytes without quotes are wanted");
-        return Err(invalid(&at("kernel_arguments"), message)
-            .with_hint("write them as on the kernel's command line: hugepages=64 nokaslr"));
-    }
+    kernel_arguments::check(spec, &at)?;
     for (index, site) in spec.sites.iter().enumerate() {
         name(&at(&format!("sites.{index}")), site)?;
     }
@@ -274,7 +231,7 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
     if !digest.is_empty() {
         let is_digest = digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_digest {
-            return Err(invalid(&at("image_sha256"), "64 hexadecimal digits are wanted"));
+            return Err(invalid(&at("image_sha256"), "expected 64 hexadecimal digits"));
         }
         if uploaded_name(&spec.distro_series).is_none() {
             let message = "only an uploaded image (custom/NAME) has a digest of its own";
@@ -286,7 +243,7 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
         && user.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && user.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b));
     if !user.is_empty() && !is_user {
-        return Err(invalid(&at("deploy_user"), "a Linux user name is wanted"));
+        return Err(invalid(&at("deploy_user"), "expected a Linux user name"));
     }
     Ok(())
 }
@@ -297,7 +254,7 @@ pub(crate) fn image_name(field: &str, text: &str) -> Result<(), Problem> {
     if (1..=128).contains(&text.len()) && text.chars().all(fits) {
         return Ok(());
     }
-    Err(invalid(field, "1 to 128 of letters, digits and ._-:+ are wanted"))
+    Err(invalid(field, "expected 1 to 128 of letters, digits and ._-:+"))
 }
 
 /// Hours, minutes and seconds in this order, at least one of them, more than nothing in all.
@@ -329,7 +286,7 @@ pub(crate) fn roce(spec: RoceAssignmentSpec) -> Result<RoceAssignmentSpec, Probl
     let hostname = hostname("hostname", &spec.hostname)?;
     let interface = spec.interface.trim().to_owned();
     if interface.is_empty() {
-        return Err(invalid("interface", "the name or the MAC address of an interface is wanted"));
+        return Err(invalid("interface", "expected the name or the MAC address of an interface"));
     }
     let interface = if interface.contains(':') { mac("interface", &interface)? } else { interface };
     identifier("interface", &interface, ":._-")?;
@@ -338,7 +295,7 @@ pub(crate) fn roce(spec: RoceAssignmentSpec) -> Result<RoceAssignmentSpec, Probl
         .ip_address
         .trim()
         .parse()
-        .map_err(|_| invalid("ip_address", "an IP address is wanted"))?;
+        .map_err(|_| invalid("ip_address", "expected an IP address"))?;
     if address.is_ipv4() != network.is_ipv4() || masked(address, prefix) != number(network) {
         let message = format!("{address} is not in {network}/{prefix}");
         return Err(invalid("ip_address", message)
@@ -361,7 +318,7 @@ pub(crate) fn roce(spec: RoceAssignmentSpec) -> Result<RoceAssignmentSpec, Probl
 
 fn cidr(text: &str) -> Result<(IpAddr, u32), Problem> {
     let wanted = || {
-        invalid("subnet_cidr", "a subnet is wanted, such as 10.20.0.0/24")
+        invalid("subnet_cidr", "expected a subnet, such as 10.20.0.0/24")
             .with_hint("write it as MAAS shows it")
     };
     let (address, prefix) = text.trim().split_once('/').ok_or_else(wanted)?;
@@ -402,7 +359,7 @@ fn masked(address: IpAddr, prefix: u32) -> u128 {
 pub(crate) fn plain_text(text: &str, limit: usize) -> String {
     text.chars()
         .map(|c| if matches!(c, '\n' | '\t' | '\r') { ' ' } else { c })
-        .filter(|c| !c.is_control())
+        .filter(|c| !gpuaas_types::text::is_invisible(*c))
         .take(limit)
         .collect()
 }
@@ -487,8 +444,10 @@ mod tests {
                 .map(drop)
             }),
         ];
+        // A schema names the invisible characters of the basic plane alone.
+        let visible = |text: &String| !text.chars().all(text::is_invisible);
         for (pattern, check) in checks {
-            for text in drawn(pattern) {
+            for text in drawn(pattern).into_iter().filter(visible) {
                 check(&text).unwrap_or_else(|problem| panic!("{pattern}: {text:?}: {problem}"));
             }
         }
@@ -508,41 +467,11 @@ mod tests {
             assert!(hostname("h", bad).is_err(), "{bad}");
         }
         assert!(hostname("h", "a.b.c").unwrap_err().hint.contains("domain"));
-    }
-
-    #[test]
-    fn macs_have_one_form() {
-        for form in [
-            "3C-EC-EF-00-11-22",
-            "3cecef001122",
-            "3CEC.EF00.1122",
-            "3cec-ef00-1122",
-            "3c:ec:ef:00:11:22",
-        ] {
-            assert_eq!(mac("m", form).unwrap(), "3c:ec:ef:00:11:22", "{form}");
+        for address in ["10.0.0.9", "2001:db8::9", "::ffff:10.0.0.9"] {
+            let problem = hostname("h", address).unwrap_err();
+            assert!(problem.errors[0].message.contains("an address is no hostname"), "{problem:?}");
         }
-        for bad in [
-            "",
-            "3c:ec:ef:00:11",
-            "3c:ec:ef:00:11:2g",
-            "3cecef00112",
-            "3cecef00112é",
-            "3cecef.001122",
-            "3c:ecef:00:11:22",
-            "00:00:00:00:00:00",
-        ] {
-            assert!(mac("m", bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn bmc_addresses() {
-        assert_eq!(bmc_address("10.0.0.7").unwrap(), "10.0.0.7");
-        assert_eq!(bmc_address("2001:DB8::1").unwrap(), "2001:db8::1");
-        assert_eq!(bmc_address("BMC-7.example").unwrap(), "bmc-7.example");
-        for bad in ["", "10.0.0.256", "10.0.0", "http://10.0.0.7", "10.0.0.7:623", "a b"] {
-            assert!(bmc_address(bad).is_err(), "{bad}");
-        }
+        assert_eq!(hostname("h", "42").unwrap(), "42", "digits alone are a name, kept whole");
     }
 
     #[test]

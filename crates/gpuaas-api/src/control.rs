@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use gpuaas_engine::control::{TakeControlError, other_control_plane, take_control};
 use gpuaas_engine::{SiteKeyError, site_key};
-use gpuaas_store::{ExposeSecret as _, StoreError};
+use gpuaas_store::{ExposeSecret as _, NewAuditEntry, StoreError};
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::SiteResource;
 use gpuaas_types::change::{ControlPlan, ControlRequest};
@@ -52,22 +52,20 @@ pub(crate) async fn take(
                 .to_owned(),
         ],
     };
+    let from = other.as_ref().map(|other| &other.plane);
+    let detail = json!({ "reason": reason, "from": from });
+    let audit = NewAuditEntry::new(actor, "site.take_control", &name, detail);
     let mut taken = false;
     let mut tries = 0;
     while !asked.dry_run && !taken {
         tries += 1;
         let of_site = (site.id, site.status.region.as_str());
-        let done = take_control(&ctx.store, &client, &*ctx.ids, of_site, ctx.now()).await;
+        let done = take_control(&ctx.store, &client, &*ctx.ids, of_site, ctx.now(), &audit).await;
         taken = done.map_err(failure)?;
         if !taken && tries == MAX_TRIES {
             let detail = "what is remembered of the region's mark changed all the time".to_owned();
             return Err(StoreError::Unavailable { detail }.into());
         }
-    }
-    if taken {
-        let from = other.map(|other| other.plane);
-        let detail = json!({ "reason": reason, "from": from });
-        ctx.audit(&actor, "site.take_control", &name, detail).await;
     }
     Ok(Json(ControlPlan { name, follows, taken }))
 }

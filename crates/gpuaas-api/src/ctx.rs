@@ -7,10 +7,11 @@ use std::time::Duration;
 use gpuaas_artifact::{Artifact, ArtifactStore, BundleCatalog};
 use gpuaas_bundle::SigningKey;
 use gpuaas_engine::site::Sites;
-use gpuaas_engine::{Clock, Connect, Engine, RealClock, Supervisor};
+use gpuaas_engine::{Clock, Connect, Engine, HostScope, RealClock, Supervisor};
 use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
 use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
+use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::health::Health;
 use gpuaas_types::limits::{ListenerKind, ListenerLimits};
 use gpuaas_types::{IdSource, NodeId, Problem, Timestamp};
@@ -18,11 +19,16 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::event_feed::{EventFeed, EventLimits};
+use crate::event_streams::EventStreams;
 use crate::health::HealthCheck;
 use crate::heartbeat_writer;
+use crate::issuing::Issuing;
 use crate::known_task_keys::KnownTaskKeys;
 use crate::long_poll::TaskSignals;
+use crate::open_bodies::OpenBodies;
+use crate::problem::problem;
 use crate::rate_limit::RateLimits;
+use crate::refused_credentials::RefusedCredentials;
 use crate::rejection_audit::RejectionAudit;
 use crate::request_metrics::RequestMetrics;
 use crate::sign_in::SignIn;
@@ -30,6 +36,9 @@ use crate::trace_counters::TraceCounters;
 
 /// Longest task poll, in seconds.
 pub const MAX_POLL_SECONDS: u32 = 30;
+
+/// Archives of bundles that are sent at once; each is in memory whole.
+pub(crate) const ARCHIVE_PERMITS: usize = 4;
 
 /// Telemetry requests that are forwarded at once; each holds a host's response in memory.
 const TELEMETRY_PERMITS: usize = 16;
@@ -76,6 +85,10 @@ pub struct ApiSettings {
     pub simulated_hosts: bool,
     /// Whether regions on other hosts may be reached over http://.
     pub insecure_regions: bool,
+    /// Whether regions and webhooks on this host may be reached.
+    pub loopback_targets: bool,
+    /// Seconds for which entries of the audit log are kept; none: for ever.
+    pub retention_seconds: Option<u64>,
     /// Limits of requests to the telemetry edges of hosts.
     pub telemetry: TelemetryLimits,
     /// Limits of streams of events.
@@ -100,6 +113,8 @@ impl Default for ApiSettings {
             agent: None,
             simulated_hosts: false,
             insecure_regions: false,
+            loopback_targets: false,
+            retention_seconds: None,
             telemetry: TelemetryLimits::default(),
             events: EventLimits::default(),
             sign_in: None,
@@ -154,7 +169,11 @@ struct Inner {
     task_signals: Arc<TaskSignals>,
     rejection_audit: RejectionAudit,
     rate_limits: RateLimits,
+    open_bodies: OpenBodies,
+    refused_credentials: RefusedCredentials,
+    issuing: Issuing,
     telemetry_permits: Semaphore,
+    archive_permits: Arc<Semaphore>,
     health: HealthCheck,
     sites: Sites,
     request_metrics: RequestMetrics,
@@ -162,6 +181,7 @@ struct Inner {
     /// Digests of the trust bundles that agents have, as this process wrote them down.
     trust_noted: Mutex<HashMap<NodeId, String>>,
     event_feed: Arc<EventFeed>,
+    event_streams: EventStreams,
 }
 
 /// The state of the API behind one shared pointer, as axum hands it to every handler.
@@ -187,6 +207,9 @@ impl Ctx {
         let telemetry_permits = Semaphore::new(TELEMETRY_PERMITS);
         let rejection_audit = RejectionAudit::default();
         let rate_limits = RateLimits::new(&state.settings.operators, &state.settings.nodes);
+        let open_bodies = OpenBodies::new(&state.settings.operators, &state.settings.nodes);
+        let refused_credentials =
+            RefusedCredentials::new(&state.settings.operators, &state.settings.nodes);
         let health = HealthCheck::default();
         let (store, clock) = (state.store.clone(), Arc::clone(&state.clock));
         let event_feed = EventFeed::new(&store, &state.supervisor, state.settings.events);
@@ -196,13 +219,18 @@ impl Ctx {
             task_signals,
             rejection_audit,
             rate_limits,
+            open_bodies,
+            refused_credentials,
+            issuing: Issuing::default(),
             telemetry_permits,
+            archive_permits: Arc::new(Semaphore::new(ARCHIVE_PERMITS)),
             health,
             sites,
             request_metrics: RequestMetrics::default(),
             task_keys: KnownTaskKeys::default(),
             trust_noted: Mutex::default(),
             event_feed,
+            event_streams: EventStreams::default(),
         }))
     }
 
@@ -237,6 +265,18 @@ impl Ctx {
         HealthCheck::check_loops(&self.supervisor)
     }
 
+    /// Refuses an address of this host, where services answer that nobody else reaches, unless the
+    /// operator of the control plane allows that.
+    ///
+    /// # Errors
+    /// `loopback_target`.
+    pub(crate) fn check_target(&self, url: &str) -> Result<(), Problem> {
+        if self.settings.loopback_targets || HostScope::of_url(url) == HostScope::Elsewhere {
+            return Ok(());
+        }
+        Err(problem(ProblemCode::LoopbackTarget).with_detail(format!("{url} is on this host")))
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -255,6 +295,11 @@ impl Ctx {
     /// What happens to nodes, for whoever listens.
     pub(crate) fn event_feed(&self) -> &Arc<EventFeed> {
         &self.0.event_feed
+    }
+
+    /// Streams of events that are open.
+    pub(crate) fn event_streams(&self) -> &EventStreams {
+        &self.0.event_streams
     }
 
     /// Requests that were answered.
@@ -278,17 +323,36 @@ impl Ctx {
         self.0.rate_limits.count(kind, caller, self.now())
     }
 
+    /// Request bodies that are not handled yet.
+    pub(crate) fn open_bodies(&self) -> &OpenBodies {
+        &self.0.open_bodies
+    }
+
+    /// Credentials that were refused, by address.
+    pub(crate) fn refused_credentials(&self) -> &RefusedCredentials {
+        &self.0.refused_credentials
+    }
+
+    /// Nodes that a certificate is being signed for.
+    pub(crate) fn issuing(&self) -> &Issuing {
+        &self.0.issuing
+    }
+
     pub(crate) fn telemetry_permits(&self) -> &Semaphore {
         &self.0.telemetry_permits
+    }
+
+    pub(crate) fn archive_permits(&self) -> &Arc<Semaphore> {
+        &self.0.archive_permits
     }
 
     pub(crate) fn wake_engine(&self) {
         (self.wake)();
     }
 
-    /// Appends an action of `actor` to the audit log. The action is committed by then, so a failure
-    /// is only logged.
-    pub(crate) async fn audit(
+    /// Appends a refusal to the audit log. Nothing was changed, so a failure is only logged; an entry of
+    /// a change is an argument of the store's write instead.
+    pub(crate) async fn audit_refusal(
         &self,
         actor: &str,
         action: &str,
@@ -302,7 +366,7 @@ impl Ctx {
             detail,
         };
         if let Err(error) = self.store.append_audit_entry(self.now(), entry).await {
-            tracing::error!(%error, action, subject, "an action was not written down");
+            tracing::error!(%error, action, subject, "a refusal is missing in the audit log");
         }
     }
 }

@@ -48,6 +48,7 @@ pub(crate) async fn add_webhook(
 ) -> ApiResult<(StatusCode, Json<MintedWebhook>)> {
     check::name("name", &asked.name)?;
     check_url(&asked.url)?;
+    ctx.check_target(&asked.url)?;
     let reason = check::reason(&asked.reason)?;
     if let Some(site) = &asked.site {
         ctx.store.site_by_name(site).await?;

@@ -29,6 +29,7 @@ use crate::body::QueryParams;
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::event_feed::{Listening, PAGE};
+use crate::event_streams::StreamPlace;
 use crate::node_view::find_listed;
 use crate::problem::{ApiResult, Refusal, problem};
 
@@ -79,6 +80,7 @@ pub(crate) async fn follow(
     last: LastEvent,
     QueryParams(asked): QueryParams<EventQuery>,
 ) -> ApiResult<Response> {
+    let place = ctx.event_streams().take(caller.id())?;
     let filter = filter(&ctx, &caller, &asked).await?;
     let after = cursor(last.id().or(asked.after).as_deref())?;
     let Listening { live, end } = ctx.event_feed().join().await?;
@@ -93,7 +95,18 @@ pub(crate) async fn follow(
     let stopping = ctx.supervisor.stopping();
     let phase = Phase::CatchUp { is_last: false };
     let live = Some(live);
-    let reader = Stream { ctx, caller, last, filter, after, live, phase, heartbeat, stopping };
+    let reader = Stream {
+        ctx,
+        caller,
+        last,
+        filter,
+        after,
+        live,
+        phase,
+        heartbeat,
+        stopping,
+        _place: place,
+    };
     let begin = Bytes::from(format!("retry: {RETRY_MILLISECONDS}\n\n"));
     let frames = stream::unfold((Some(begin), reader), |(begin, mut reader)| async move {
         let frame = match begin {
@@ -164,6 +177,8 @@ struct Stream {
     phase: Phase,
     heartbeat: Interval,
     stopping: watch::Receiver<bool>,
+    /// Counts the stream until it ends.
+    _place: StreamPlace,
 }
 
 impl Stream {
@@ -279,7 +294,7 @@ fn without_controls(json: &str) -> String {
         return json.to_owned();
     }
     json.chars().fold(String::with_capacity(json.len()), |mut text, c| {
-        if c.is_control() {
+        if gpuaas_types::text::is_invisible(c) {
             write!(text, "\\u{:04x}", u32::from(c)).ok();
         } else {
             text.push(c);

@@ -1,5 +1,5 @@
-//! What goes on in experiments without anybody asking: the second run of a pair begins once the first has
-//! ended, and what all runs say in the end is signed and kept with both images.
+//! Advances experiments in the background: hosts that are ready for slices are asked for their
+//! slots, the second run of a pair begins once the first has ended and is measured, and what all runs say in the end is signed and kept with both images.
 //!
 //! Level-triggered: each look reads all experiments that are running, so a control plane that was away
 //! loses nothing. Two control planes may look at once: a node has one open run, and an experiment ends
@@ -14,10 +14,12 @@ use gpuaas_types::image::ImageEvent;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::approvals;
 use crate::caller::Caller;
 use crate::ctx::Ctx;
+use crate::experiment_samples::discover_slots;
 use crate::experiments::{begin_runs, view};
-use crate::problem::{ApiResult, problem};
+use crate::problem::{ApiResult, Refusal, problem};
 
 /// Seconds between two looks.
 const LOOK_SECONDS: f64 = 15.0;
@@ -43,6 +45,7 @@ impl ExperimentProgress {
     pub async fn run(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             self.advance().await;
+            self.execute_approved().await;
             let next = self.ctx.now().plus_seconds(LOOK_SECONDS);
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -51,8 +54,17 @@ impl ExperimentProgress {
         }
     }
 
-    /// Looks at all experiments once. What fails is tried again at the next look. Answers how many runs
-    /// began and experiments ended.
+    /// Executes approved requests that had no effect, such as those of a control plane that was killed
+    /// after the decision. What fails is tried again at the next look. Returns how many there were.
+    pub async fn execute_approved(&self) -> usize {
+        approvals::execute_decided(&self.ctx).await.unwrap_or_else(|Refusal(problem)| {
+            tracing::warn!(problem.detail, "approved requests are not executed yet");
+            0
+        })
+    }
+
+    /// Looks at all experiments once. What fails is tried again at the next look. Answers how many discoveries
+    /// and runs began and how many experiments ended.
     pub async fn advance(&self) -> usize {
         let experiments = match self.ctx.store.experiments(None).await {
             Ok(all) => all,
@@ -77,7 +89,11 @@ impl ExperimentProgress {
 }
 
 async fn advance_one(ctx: &Ctx, stored: StoredExperiment) -> ApiResult<usize> {
-    let begun = begin_runs(ctx, &Caller::experiment(), &stored).await?;
+    // An experiment whose runs have all ended is judged even if nobody may begin runs for it.
+    let begun = begin_later_runs(ctx, &stored).await.unwrap_or_else(|Refusal(problem)| {
+        tracing::warn!(stored.name, problem.detail, "later runs of an experiment do not begin");
+        0
+    });
     if begun > 0 {
         return Ok(begun);
     }
@@ -86,7 +102,7 @@ async fn advance_one(ctx: &Ctx, stored: StoredExperiment) -> ApiResult<usize> {
         return Ok(0);
     }
     let entry = NewAuditEntry {
-        actor: Caller::experiment().name().to_owned(),
+        actor: stored.created_by.clone(),
         action: "experiment.end".to_owned(),
         subject: stored.name.clone(),
         detail: json!({ "site": stored.site, "measures": seen.measures.first() }),
@@ -94,6 +110,19 @@ async fn advance_one(ctx: &Ctx, stored: StoredExperiment) -> ApiResult<usize> {
     let notes = notes(ctx, &stored, &seen).await?;
     let ended = ctx.store.end_experiment(ctx.now(), &stored.name, seen.state, entry, notes).await?;
     Ok(usize::from(ended))
+}
+
+/// Begins the runs that may begin by now, for the person who began the experiment and with the rights
+/// that the person has now. Runs of an experiment that nobody vouches for wait for
+/// `gpuaas experiment next`.
+async fn begin_later_runs(ctx: &Ctx, stored: &StoredExperiment) -> ApiResult<usize> {
+    let Some(requester) = &stored.requester else { return Ok(0) };
+    let requester = approvals::present_requester(ctx, requester).await?;
+    let caller = Caller::of_experiment(requester);
+    caller.check_site(Some(&stored.site))?;
+    let caller = caller.counted();
+    let asked = discover_slots(ctx, &caller, stored).await?;
+    Ok(asked + begin_runs(ctx, &caller, stored).await?)
 }
 
 /// What is said of each uploaded image of an experiment that has ended, signed.
@@ -114,7 +143,7 @@ async fn notes(
         let verdict = seen.measures.first().map_or("nothing", |first| first.verdict.as_str());
         let event = ImageEvent {
             at,
-            actor: Caller::experiment().name().to_owned(),
+            actor: stored.created_by.clone(),
             from: Some(image.state),
             to: image.state,
             reason: format!(

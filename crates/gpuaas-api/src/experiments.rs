@@ -7,23 +7,19 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use gpuaas_core::buckets::seconds_per_bucket;
 use gpuaas_core::experiment::{Criteria, are_comparable, assign_nodes, judge_runs};
-use gpuaas_core::failure::FAILURES;
 use gpuaas_store::{ExperimentRun, NewAuditEntry, NodeFilter, StoredExperiment};
-use gpuaas_types::agent::Gate;
-use gpuaas_types::api::{List, ProfileResource, RunRequest, SiteResource, Source};
+use gpuaas_types::api::{List, ProfileResource, RunRequest, SiteResource};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::experiment::{
-    ExperimentArm, ExperimentArmView, ExperimentConditions, ExperimentImport, ExperimentNode,
-    ExperimentSample, ExperimentSpec, ExperimentStart, ExperimentState, ExperimentStop,
-    ExperimentView, PrimaryMeasure,
+    ExperimentArm, ExperimentArmView, ExperimentImport, ExperimentNode, ExperimentSample,
+    ExperimentSpec, ExperimentStart, ExperimentState, ExperimentStop, ExperimentView,
+    PrimaryMeasure,
 };
 use gpuaas_types::image::ImagePin;
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{
-    Bucket, NodeId, NodeState, Problem, ProfileId, RunId, RunKind, RunStatus, Timestamp,
-};
+use gpuaas_types::{NodeId, NodeState, Problem, ProfileId, RunId, RunKind, RunStatus};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -31,14 +27,14 @@ use serde_json::json;
 use crate::body::{Body, Key, QueryParams, site_id};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
+use crate::experiment_samples::{is_measured, samples};
 use crate::image_check::named_image;
-use crate::problem::{ApiResult, invalid, problem};
-use crate::{bundles, check, offboarding};
+use crate::problem::{ApiResult, counted, invalid, problem};
+use crate::second_person::{CheckedRequest, Guarded};
+use crate::{bundles, check, offboarding, second_person};
 
 /// Seconds of a difference that does not matter, where nobody says.
 const MARGIN_SECONDS: f64 = 30.0;
-/// Lines of a run that are looked through.
-const RUN_LINES: i64 = 2000;
 
 /// Which experiments to list.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -90,6 +86,8 @@ pub(crate) async fn start(
         let shown = shown(&ctx, stored, runs).await?;
         return Ok((StatusCode::OK, Json(shown)));
     }
+    hold_runs(&ctx, &caller, &asked, (&site, &profile, &stored), runs.len()).await?;
+    let stored = StoredExperiment { requester: Some(caller.requester()), ..stored };
     let entry = NewAuditEntry {
         actor,
         action: "experiment.start".to_owned(),
@@ -98,8 +96,34 @@ pub(crate) async fn start(
     };
     ctx.store.add_experiment(&stored, &runs, entry).await?;
     make_profiles(&ctx, &stored, &profile).await?;
-    begin_runs(&ctx, &caller, &stored).await?;
+    begin_runs(&ctx, &caller.counted(), &stored).await?;
     Ok((StatusCode::ACCEPTED, Json(view(&ctx, stored).await?)))
+}
+
+/// Counts all runs of an experiment against the person who begins it, second runs too: it waits for
+/// another person as a whole if the site's policy asks for that.
+async fn hold_runs(
+    ctx: &Ctx,
+    caller: &Caller,
+    asked: &ExperimentStart,
+    (site, profile, stored): (&SiteResource, &ProfileResource, &StoredExperiment),
+    runs: usize,
+) -> ApiResult<()> {
+    let body = serde_json::to_vec(asked).map_err(|_| problem(ProblemCode::Internal))?;
+    let checked = CheckedRequest {
+        guarded: Guarded::Erase(u32::try_from(runs).unwrap_or(u32::MAX)),
+        kind: ApprovalKind::Experiment,
+        site,
+        node_id: None,
+        summary: format!("experiment {} with {}", stored.name, counted(runs, "reimage")),
+        reason: stored.reason.clone(),
+        request: ApprovalRequest::post("/api/v1/experiments", "", &body),
+        target: json!({
+            "profile": profile.id, "profile_revision": profile.revision,
+            "images": stored.spec.images, "runs": runs,
+        }),
+    };
+    second_person::check(ctx, caller, checked).await
 }
 
 /// `POST /api/v1/experiments/EXPERIMENT/next`: begins what may begin by now, such as the second run of
@@ -113,6 +137,8 @@ pub(crate) async fn next(
     let (_, _) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let stored = find(&ctx, &caller, &name).await?;
     if stored.state == ExperimentState::Running {
+        // One from before experiments were counted has its runs counted one by one.
+        let caller = if stored.requester.is_some() { caller.counted() } else { caller };
         begin_runs(&ctx, &caller, &stored).await?;
     }
     Ok(Json(view(&ctx, stored).await?))
@@ -149,7 +175,7 @@ pub(crate) async fn import(
     let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     check::name("name", &asked.name)?;
     let site = ctx.store.site_by_name(&asked.site).await?;
-    let arms: [_; 2] = asked.arms.try_into().map_err(|_| invalid("arms", "two arms are wanted"))?;
+    let arms: [_; 2] = asked.arms.try_into().map_err(|_| invalid("arms", "expected two arms"))?;
     let pin = |arm: &gpuaas_types::experiment::ImportedArm| ImagePin {
         image: arm.image.clone(),
         sha256: arm.digest.clone(),
@@ -172,6 +198,7 @@ pub(crate) async fn import(
         spec,
         state: ExperimentState::Imported,
         created_by: actor.clone(),
+        requester: None,
         reason: reason.clone(),
         created_at: ctx.now(),
     };
@@ -190,7 +217,7 @@ fn margin(asked: Option<f64>) -> Result<f64, Problem> {
     if seconds.is_finite() && seconds >= 0.0 {
         return Ok(seconds);
     }
-    Err(invalid("margin_seconds", "a number of seconds is wanted"))
+    Err(invalid("margin_seconds", "expected a number of seconds"))
 }
 
 /// An experiment of a site at which the caller's role holds.
@@ -212,7 +239,7 @@ async fn pinned_images(
         named_image(text, site, &stored, ctx.now())
     };
     if asked.images.len() != 2 {
-        return Err(invalid("images", "two images are wanted").into());
+        return Err(invalid("images", "expected two images").into());
     }
     let pins = [pin(0)?, pin(1)?];
     if pins[0] == pins[1] {
@@ -240,11 +267,11 @@ async fn planned(
         listed.map(|one| (one.node.hostname, one.node.id)).collect();
     let count = usize::try_from(asked.nodes).unwrap_or(usize::MAX);
     if !(2..=200).contains(&count) {
-        return Err(invalid("nodes", "2 to 200 are wanted").into());
+        return Err(invalid("nodes", "expected 2 to 200").into());
     }
     if ids.len() < count {
         let detail = format!(
-            "{} nodes of profile {} at site {} are active, and {count} are wanted",
+            "{} nodes of profile {} at site {} are active, but the experiment needs {count}",
             ids.len(),
             profile.status.name,
             site.spec.name
@@ -289,6 +316,7 @@ async fn planned(
         spec,
         state: ExperimentState::Running,
         created_by: actor.to_owned(),
+        requester: None,
         reason: reason.to_owned(),
         created_at: ctx.now(),
     };
@@ -309,13 +337,15 @@ async fn make_profiles(
         };
         let pins = bundles::pins(ctx, "", &spec).await?;
         let id = ProfileId::new(&*ctx.ids, ctx.now());
-        ctx.store.create_profile(ctx.now(), id, name, &spec, &pins).await?;
+        let detail = json!({ "revision": 1, "experiment": true });
+        let audit = NewAuditEntry::new(&stored.created_by, "profile.create", name, detail);
+        ctx.store.create_profile(ctx.now(), id, name, &spec, &pins, audit).await?;
     }
     Ok(())
 }
 
-/// Begins each run that may begin: a node's first one, and its second one once the first has ended well.
-/// Answers how many it began.
+/// Begins each run that may begin: a node's first one, and its second one once the first has ended well
+/// and all of its times are known. Returns how many it began.
 ///
 /// # Errors
 /// The first refusal, once the others have been tried.
@@ -325,14 +355,17 @@ pub(crate) async fn begin_runs(
     stored: &StoredExperiment,
 ) -> ApiResult<usize> {
     let runs = ctx.store.experiment_runs(&stored.name).await?;
-    let first_ended = |node_id: NodeId| {
-        let first = runs.iter().find(|run| run.node_id == node_id && !run.second);
-        first.and_then(|run| run.status) == Some(RunStatus::Succeeded)
-    };
+    let first = |node_id: NodeId| runs.iter().find(|run| run.node_id == node_id && !run.second);
     let (mut begun, mut refused) = (0, None);
     for run in runs.iter().filter(|run| run.run_id.is_none()) {
-        if run.second && !first_ended(run.node_id) {
-            continue;
+        if run.second {
+            let first = first(run.node_id);
+            let succeeded = first.and_then(|run| run.status) == Some(RunStatus::Succeeded);
+            // The second run deploys over the host that still has to say how the first one went on.
+            let Some(first) = first.filter(|_| succeeded) else { continue };
+            if !is_measured(ctx, first).await? {
+                continue;
+            }
         }
         match begin_run(ctx, caller, stored, run).await {
             Ok(()) => begun += 1,
@@ -341,6 +374,9 @@ pub(crate) async fn begin_runs(
     }
     refused.map_or(Ok(begun), Err)
 }
+
+/// Revision of a profile that nobody has changed.
+const FIRST_REVISION: i64 = 1;
 
 async fn begin_run(
     ctx: &Ctx,
@@ -365,6 +401,10 @@ async fn begin_run(
         dry_run: false,
         profile: Some(profile.clone()),
     };
+    // The experiment was counted, and agreed to, with the profiles that it made.
+    let is_unchanged = ctx.store.profile_by_name(profile).await?.revision == FIRST_REVISION;
+    let uncounted = caller.clone().uncounted();
+    let caller = if is_unchanged { caller } else { &uncounted };
     let plan = offboarding::begin_run(ctx, caller, run.node_id, asked).await?;
     if let Some(run_id) = plan.run_id {
         ctx.store.note_experiment_run(&stored.name, place, run_id).await?;
@@ -384,9 +424,12 @@ async fn shown(
     runs: Vec<ExperimentRun>,
 ) -> ApiResult<ExperimentView> {
     let ended = |run: &&ExperimentRun| run.status.is_some_and(|status| !status.is_open());
-    let all_ended = !runs.is_empty() && runs.iter().all(|run| ended(&run));
+    let mut all_measured = !runs.is_empty() && runs.iter().all(|run| ended(&run));
+    for run in &runs {
+        all_measured = all_measured && is_measured(ctx, run).await?;
+    }
     let state = match stored.state {
-        ExperimentState::Running if all_ended => ExperimentState::Ended,
+        ExperimentState::Running if all_measured => ExperimentState::Ended,
         state => state,
     };
     let under_way = runs.iter().any(|run| run.status.is_some_and(RunStatus::is_open));
@@ -444,63 +487,4 @@ async fn shown(
         created_at: stored.created_at,
         reason: stored.reason,
     })
-}
-
-/// The ended runs of an arm, and under what they were deployed.
-async fn samples(
-    ctx: &Ctx,
-    stored: &StoredExperiment,
-    runs: &[ExperimentRun],
-    arm: ExperimentArm,
-) -> ApiResult<(Vec<ExperimentSample>, ExperimentConditions)> {
-    let mut samples = Vec::new();
-    let mut classes = std::collections::BTreeSet::new();
-    for run in runs.iter().filter(|run| run.arm == arm) {
-        let seen = ctx.store.observation(run.node_id).await?.and_then(|seen| seen.machine);
-        classes.extend(seen.map(|machine| machine.hardware));
-        let ended = run.status.is_some_and(|status| !status.is_open());
-        if let Some(run_id) = run.run_id.filter(|_| ended) {
-            samples.push(sample(ctx, run, run_id).await?);
-        }
-    }
-    let site = ctx.store.site(stored.site_id).await?;
-    let conditions = ExperimentConditions {
-        class: classes.into_iter().collect::<Vec<_>>().join(" "),
-        profile: stored.spec.profile.clone(),
-        // Both arms have one site: what it is now is the same for both.
-        maas_version: format!("{} of {}", site.status.maas_version, site.spec.name),
-    };
-    Ok((samples, conditions))
-}
-
-async fn sample(ctx: &Ctx, run: &ExperimentRun, run_id: RunId) -> ApiResult<ExperimentSample> {
-    let record = ctx.store.run(run_id).await?;
-    let spans = ctx.store.spans(run_id).await?;
-    let until: Timestamp = record.ended_at.unwrap_or_else(|| ctx.now());
-    let seconds = seconds_per_bucket(&spans, until);
-    let to_active = Bucket::ONBOARDING.iter().filter_map(|bucket| seconds.get(bucket)).sum::<f64>();
-    let failed = record.status != RunStatus::Succeeded;
-    let lines = ctx.store.timeline_of_run(run_id, 0, RUN_LINES).await?;
-    let said = lines.iter().filter(|line| line.event.source == Source::Operator).count();
-    let class = lines.iter().rev().find_map(|line| failure_class(&line.event.text));
-    let gates = ctx.store.gates([run.node_id]).await?.remove(&run.node_id).unwrap_or_default();
-    let ready = gates.get(&Gate::SliceReady).filter(|gate| gate.run_id == run_id);
-    let ready = ready.filter(|gate| gate.report.passed).map(|gate| gate.since.seconds_since(until));
-    Ok(ExperimentSample {
-        host: run.hostname.clone(),
-        failed,
-        failure_class: if failed { class.unwrap_or_default().to_owned() } else { String::new() },
-        // The first line of an operator is the request.
-        interventions: said.saturating_sub(1),
-        buckets: seconds.into_iter().map(|(bucket, s)| (bucket.as_str().to_owned(), s)).collect(),
-        time_to_active: (!failed).then_some(to_active),
-        time_to_slice_ready: ready.filter(|_| !failed).map(|after| to_active + after.max(0.0)),
-    })
-}
-
-/// The class of a failure that a line of a run tells.
-fn failure_class(text: &str) -> Option<&'static str> {
-    let named =
-        |name: &str| text.starts_with(&format!("{name}: ")) || text.contains(&format!("({name})"));
-    FAILURES.iter().map(|row| row.name).find(|name| named(name))
 }

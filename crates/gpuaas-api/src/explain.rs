@@ -287,6 +287,11 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
         .iter()
         .filter(|check| !check.passed)
         .map(|check| format!("check {} does not pass: {}", check.name, check.evidence));
+    let unverified = facts
+        .checks
+        .iter()
+        .filter(|check| check.passed && !check.verified)
+        .map(|check| format!("check {} is not verified: {}", check.name, check.evidence));
     let skipped = facts.attempts.len().saturating_sub(LATEST_ATTEMPTS);
     let tried = facts.attempts.iter().skip(skipped).map(|attempt| {
         let outcome = attempt.outcome.as_deref().unwrap_or("in flight");
@@ -303,7 +308,7 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
         let name = gate.gate.as_str();
         format!("{name}: {} should show {}, and shows: {}", check.name, check.expected, check.seen)
     });
-    parked.chain(failed).chain(red).chain(tried).collect()
+    parked.chain(failed).chain(unverified).chain(red).chain(tried).collect()
 }
 
 #[cfg(test)]
@@ -467,6 +472,7 @@ mod tests {
             evidence: vec!["curtin: no disk".to_owned()],
             next_action: "replace the disk, then resume the run".to_owned(),
             actions: Vec::new(),
+            failure_class: None,
             looks_again_at: None,
         });
         let said = explanation(node, &facts(), at(400.0));
@@ -488,6 +494,7 @@ mod tests {
             evidence: Vec::new(),
             next_action: "unlock it, then resume the run".to_owned(),
             actions: Vec::new(),
+            failure_class: None,
             looks_again_at: Some(at(420.0)),
         });
         let said = explanation(node, &facts(), at(400.0));

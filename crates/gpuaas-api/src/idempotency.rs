@@ -1,7 +1,8 @@
 //! Changes that may be sent again: a key in a header, which belongs to the caller that sends it.
 //!
-//! [`replay`] is the layer around every change of the admin API: the same key with the same request
-//! gets the first answer once more, with another request it is refused. An answer that refuses is not
+//! [`replay`] is the layer around every change of the admin API. It runs each to completion, even if the
+//! caller closes the connection. The same key with the same request gets the first answer once more;
+//! with another request it is refused. An answer that refuses is not
 //! kept, since nothing was done. What may not happen twice even where a process dies between the
 //! change and its answer (a node, a batch, a task, a claim) is noted by the handler within the change's
 //! own transaction as well, under [`idempotency_key`]. Why these are two is in
@@ -20,21 +21,23 @@ use gpuaas_types::codes::ProblemCode;
 use serde_json::Value;
 use tracing::Instrument as _;
 
-use crate::body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES};
+use crate::body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, WholeBody};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
 use crate::problem::{ApiResult, Refusal, problem};
 
 const KEY_HEADERS: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
+/// Fields of responses that hold a secret: a new token, the key of a webhook.
+const SECRET_FIELDS: [&str; 2] = ["token", "secret"];
 /// Longer than any request takes.
 const HELD_SECONDS: f64 = 90.0;
 /// Says that an answer was given before.
 const REPLAYED_HEADER: &str = "idempotency-replayed";
 
-/// Carries out a change once, however often it is sent with one key.
+/// Runs every change to completion, and a change with a key once, however often it is sent.
 ///
-/// The work is a task of its own: a caller that hangs up, or the limit of a request, ends neither the
-/// change nor the keeping of its answer.
+/// The work is a task of its own: a caller that closes the connection, or the time limit of a request,
+/// ends neither the change nor the keeping of its answer.
 pub(crate) async fn replay(
     State(ctx): State<Ctx>,
     caller: Caller,
@@ -44,35 +47,45 @@ pub(crate) async fn replay(
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(next.run(request).await);
     }
-    let Some(key) = sent_key(request.headers())? else {
-        return Ok(next.run(request).await);
-    };
+    let key = sent_key(request.headers())?;
     let (parts, body) = request.into_parts();
     let limit =
         if parts.uri.path() == "/api/v1/bundles" { MAX_BUNDLE_BODY_BYTES } else { MAX_BODY_BYTES };
-    let body = to_bytes(body, limit)
-        .await
-        .map_err(|_| Refusal::from(problem(ProblemCode::BodyTooLarge)))?;
-    if is_dry_run(&body) {
-        return Ok(next.run(Request::from_parts(parts, Body::from(body))).await);
-    }
+    // Until the whole body is here nothing has begun, and a caller may go.
+    let read = ctx.open_bodies().read(caller.body_owner(), &parts.headers, body, limit);
+    let (body, open) = read.await?;
+    let key = key.filter(|_| !is_dry_run(&body));
     let asked = format!("{} {}\n{}", parts.method, parts.uri, Digest::sha256(&body));
+    let mut request = Request::from_parts(parts, Body::empty());
+    request.extensions_mut().insert(WholeBody(body));
+    let work = async move {
+        let response = next.run(request).await;
+        drop(open);
+        response
+    };
+    let Some(key) = key else { return to_completion(work).await };
     let digest = sha256(&asked);
     let key = ReplayKey { caller: caller.id().to_owned(), key };
     let kept = ctx.store.begin_replayable(ctx.now(), &key, digest, HELD_SECONDS).await?;
     if let Some(kept) = kept {
         return Ok(replayed(kept));
     }
-    let request = Request::from_parts(parts, Body::from(body));
     let work = async move {
-        let (response, kept) = split(next.run(request).await).await;
+        let (response, kept) = split(work.await).await;
         if let Err(error) = ctx.store.end_replayable(&key, digest, kept).await {
-            tracing::error!(%error, "the answer to a request with a key is not kept");
+            tracing::error!(%error, "the response to a request with an idempotency key is not stored");
         }
         response
     };
+    to_completion(work).await
+}
+
+/// Runs `work` as a task of its own, with the origin and the span of the request.
+async fn to_completion(
+    work: impl Future<Output = Response> + Send + 'static,
+) -> ApiResult<Response> {
     tokio::spawn(with_origin(current_origin(), work).in_current_span()).await.map_err(|error| {
-        tracing::error!(%error, "a request did not end well");
+        tracing::error!(%error, "a request panicked");
         problem(ProblemCode::Internal).into()
     })
 }
@@ -99,9 +112,24 @@ async fn split(response: Response) -> (Response, Option<KeptResponse>) {
         status: parts.status.as_u16(),
         content_type: header(CONTENT_TYPE),
         etag: header(ETAG),
-        body: text.to_owned(),
+        body: without_secrets(text),
     });
     (Response::from_parts(parts, Body::from(body)), kept)
+}
+
+/// The body as it is stored: a secret is in the first response alone, and null in one that is replayed.
+fn without_secrets(body: &str) -> String {
+    let Ok(Value::Object(mut fields)) = serde_json::from_str(body) else { return body.to_owned() };
+    let secret =
+        SECRET_FIELDS.iter().filter(|name| fields.get(**name).is_some_and(Value::is_string));
+    let secret: Vec<&str> = secret.copied().collect();
+    if secret.is_empty() {
+        return body.to_owned();
+    }
+    for name in secret {
+        fields.insert(name.to_owned(), Value::Null);
+    }
+    Value::Object(fields).to_string()
 }
 
 fn replayed(kept: KeptResponse) -> Response {

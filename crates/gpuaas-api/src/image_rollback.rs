@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use gpuaas_core::image_state::{previous_image, uploaded_name};
 use gpuaas_core::policy::normalise_distro_series;
-use gpuaas_store::StoredImage;
+use gpuaas_store::{NewAuditEntry, StoredImage};
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::{ProfileResource, SiteResource};
 use gpuaas_types::image::{ImagePin, ImageRollback, ImageRollbackView};
@@ -54,12 +54,12 @@ pub(crate) async fn roll_back(
     } else {
         let pins = bundles::pins(&ctx, "", &spec).await?;
         let seen = Some(profile.revision);
-        let changed = ctx.store.set_profile(ctx.now(), &name, seen, &spec, &pins).await?;
         let detail = json!({
-            "site": site.spec.name, "from": from, "to": to, "revision": changed.revision,
+            "site": site.spec.name, "from": from, "to": to, "revision": profile.revision + 1,
             "reason": reason,
         });
-        ctx.audit(&actor, "profile.rollback-image", &name, detail).await;
+        let audit = NewAuditEntry::new(actor, "profile.rollback_image", &name, detail);
+        let changed = ctx.store.set_profile(ctx.now(), &name, seen, &spec, &pins, audit).await?;
         changed.revision
     };
     let parked = ctx.store.parked_with_image(site.id, &profile.spec.distro_series).await?;

@@ -31,6 +31,7 @@ use crate::body::{Body, Key, QueryParams, site_id};
 use crate::caller::Caller;
 use crate::check;
 use crate::ctx::Ctx;
+use crate::image_verdicts;
 use crate::problem::{ApiResult, Refusal, invalid, problem};
 use crate::second_person::{self, CheckedRequest, Guarded};
 
@@ -128,12 +129,19 @@ pub(crate) async fn transition(
     };
     let from = state_at(image.state, image.expires_at, ctx.now());
     allowed(&name, Some(from), asked.to, SaidBy::Approver)?;
+    let mut reason = reason;
     if lets_deploy {
+        image_verdicts::check_approval(&ctx, &image, &asked).await?;
+        if let Some(waiver) = image_verdicts::waiver(&asked) {
+            reason = format!("{reason}; lint waived: {waiver}");
+        }
         hold_approval(&ctx, &caller, &site, &image, (&text, &asked, &reason)).await?;
         let seconds = asked.expires_in_seconds.map(|seconds| {
             f64::from(u32::try_from(seconds).unwrap_or(u32::MAX)) * ctx.clock.factor()
         });
         image.expires_at = seconds.map(|seconds| ctx.now().plus_seconds(seconds));
+    } else if !asked.lint_waiver.is_empty() {
+        return Err(invalid("lint_waiver", "only an approval has one").into());
     } else if asked.expires_in_seconds.is_some() {
         return Err(invalid("expires_in_seconds", "only what may be deployed expires").into());
     }
@@ -210,10 +218,10 @@ fn image_name(text: &str) -> Result<String, Problem> {
     Ok(named)
 }
 
-fn digest(field: &str, text: &str) -> Result<String, Problem> {
+pub(crate) fn digest(field: &str, text: &str) -> Result<String, Problem> {
     let is_digest = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
     if !is_digest {
-        return Err(invalid(field, "64 hexadecimal digits are wanted"));
+        return Err(invalid(field, "expected 64 hexadecimal digits"));
     }
     Ok(text.to_ascii_lowercase())
 }
@@ -416,6 +424,7 @@ fn view(
         changed_by: stored.changed_by,
         changed_at: stored.changed_at,
         findings: findings.into_iter().collect(),
+        lint: None,
         history: Vec::new(),
     }
 }
@@ -425,5 +434,6 @@ async fn whole_view(ctx: &Ctx, stored: StoredImage) -> ApiResult<ImageView> {
     let history = ctx.store.image_events(stored.site_id, &stored.name).await?;
     let of_site = ctx.store.images(Some(stored.site_id)).await?;
     let crowded = crowded(&of_site, ctx.now());
-    Ok(ImageView { history, ..view(stored, &crowded, ctx.now()) })
+    let lint = ctx.store.image_verdict(stored.site_id, &stored.sha256).await?;
+    Ok(ImageView { history, lint, ..view(stored, &crowded, ctx.now()) })
 }

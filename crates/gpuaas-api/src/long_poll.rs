@@ -216,8 +216,28 @@ mod tests {
         let key = SecretString::from("a:b:c".to_owned());
         let (node, site_id, profile_id) =
             (asked.node.id, asked.node.site_id, asked.node.profile_id);
-        there.create_site(NOW, site_id, site, Default::default(), &key).await.unwrap();
-        there.create_profile(NOW, profile_id, "p", &ProfileSpec::default(), &[]).await.unwrap();
+        there
+            .create_site(
+                NOW,
+                site_id,
+                site,
+                Default::default(),
+                &key,
+                gpuaas_store::NewAuditEntry::in_test(),
+            )
+            .await
+            .unwrap();
+        there
+            .create_profile(
+                NOW,
+                profile_id,
+                "p",
+                &ProfileSpec::default(),
+                &[],
+                gpuaas_store::NewAuditEntry::in_test(),
+            )
+            .await
+            .unwrap();
         there.onboard(NOW, asked).await.unwrap();
 
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(NOW));

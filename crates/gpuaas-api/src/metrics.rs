@@ -58,6 +58,12 @@ impl Scrape {
             (labels.to_vec(), number(one.runs))
         });
         self.push(table::RUNS, runs);
+        let failed = counts.failed.iter().map(|one| {
+            let class = one.class.clone();
+            let labels = [one.site.clone(), one.kind.to_string(), one.status.to_string(), class];
+            (labels.to_vec(), number(one.runs))
+        });
+        self.push(table::FAILED_RUNS, failed);
         let mut oldest: Vec<(Vec<String>, Timestamp)> = Vec::new();
         for one in &counts.open {
             let labels = vec![one.site.clone(), one.status.to_string()];

@@ -4,10 +4,12 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::record::{NodeHardware, ReportKind};
+use gpuaas_core::second_person::erases;
 use gpuaas_store::{
     AcceptedOnboarding, HardwareChange, ListedNode, NewAuditEntry, NewOnboarding, SecretString,
 };
 use gpuaas_types::api::{NodeView, Source, TimelineEvent};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::change::HardwareCorrection;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
@@ -23,6 +25,7 @@ use crate::ctx::Ctx;
 use crate::node_facts::KnownFacts;
 use crate::node_view::{NodeName, find_listed, is_live, live_node_with};
 use crate::problem::{ApiResult, invalid, problem};
+use crate::second_person::{self, CheckedRequest, Guarded};
 
 /// States from which a node that has no open run is onboarded from the beginning: it was never
 /// active, or gave its machine back.
@@ -106,6 +109,7 @@ pub(crate) async fn change(
         None => None,
     };
     let report = machine_named(&ctx, &asked, &listed).await?;
+    hold_other_machine(&ctx, &caller, &listed, (site_id, &asked)).await?;
     let now = ctx.now();
     let text = format!("{actor} corrected {}: {reason}", fields.join(", "));
     let line = TimelineEvent {
@@ -129,6 +133,44 @@ pub(crate) async fn change(
     ctx.store.change_hardware(now, change).await?;
     let changed = ctx.store.listed_node(id).await?;
     Ok(Json(KnownFacts::of_node(&ctx, &changed).await?.view(&ctx, &changed, Vec::new())))
+}
+
+/// Counts a node once more whose parked run would erase another machine than it was asked for: one with
+/// other addresses, another name in MAAS or another serial number, or one of another site.
+async fn hold_other_machine(
+    ctx: &Ctx,
+    caller: &Caller,
+    listed: &ListedNode,
+    (site_id, asked): (Option<SiteId>, &HardwareCorrection),
+) -> ApiResult<()> {
+    let node = &listed.node;
+    let Some(run) = listed.run.as_ref().filter(|run| run.status.is_open() && erases(run.kind))
+    else {
+        return Ok(());
+    };
+    let named = asked.mac_addresses.is_some()
+        || asked.bmc_address.is_some()
+        || asked.system_id.is_some()
+        || asked.serial.is_some();
+    if !named && site_id.is_none() {
+        return Ok(());
+    }
+    let site = ctx.store.site(site_id.unwrap_or(node.site_id)).await?;
+    let body = serde_json::to_vec(asked).map_err(|_| problem(ProblemCode::Internal))?;
+    let checked = CheckedRequest {
+        guarded: Guarded::Erase(1),
+        kind: ApprovalKind::NodeChange,
+        site: &site,
+        node_id: Some(node.id),
+        summary: format!("another machine for the {} of {}", run.kind, node.hostname),
+        reason: asked.reason.clone(),
+        request: ApprovalRequest {
+            method: "PATCH".to_owned(),
+            ..ApprovalRequest::post("/api/v1/nodes/{node}", &node.id.to_string(), &body)
+        },
+        target: json!({ "node": node.id, "run": run.id, "hardware": spec_digest(&node.hardware) }),
+    };
+    second_person::check(ctx, caller, checked).await
 }
 
 /// What is known of the machine, with the corrections.

@@ -17,7 +17,7 @@ use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::offboarding::begin_run;
 use crate::problem::{ApiResult, problem};
-use crate::{check, strict};
+use crate::{check, slices, strict};
 
 /// `POST /api/v1/admin/node-claims`: gives an owner a bare-metal host as a whole.
 pub(crate) async fn create(
@@ -43,12 +43,15 @@ pub(crate) async fn create(
     };
     match ctx.store.claim_node(now, new).await? {
         NodeClaimOutcome::Claimed(claim) => Ok((StatusCode::CREATED, Json(view(*claim)))),
-        NodeClaimOutcome::Refused(counts) => Err(refused(counts).into()),
+        NodeClaimOutcome::Refused(counts) => {
+            let unusable = slices::unusable_hosts(&ctx, site_id).await?;
+            Err(refused(counts, &unusable).into())
+        }
     }
 }
 
 /// The refusal with what was counted.
-fn refused(counts: WholeNodeCounts) -> Problem {
+fn refused(counts: WholeNodeCounts, unusable: &str) -> Problem {
     let WholeNodeCounts { in_service, claimed, not_ready } = counts;
     let (code, hint) = if not_ready > 0 {
         let hint = "`gpuaas node list` names the nodes, and `gpuaas explain NODE` says what keeps one \
@@ -61,7 +64,7 @@ fn refused(counts: WholeNodeCounts) -> Problem {
     };
     let detail = format!(
         "a whole node wanted; bare-metal hosts: {in_service}, of which {claimed} are claimed and \
-         {not_ready} are free and not ready"
+         {not_ready} are free and not ready{unusable}"
     );
     problem(code).with_detail(detail).with_hint(hint)
 }

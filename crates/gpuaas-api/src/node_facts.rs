@@ -9,12 +9,12 @@ use gpuaas_core::gates::{LatestGateReport, gate_view};
 use gpuaas_core::node_problem::{
     CertificateFacts, NodeFacts, RunFacts, STALE_SECONDS, node_problems,
 };
-use gpuaas_core::record::NodeRecord;
+use gpuaas_core::record::{CheckOverride, NodeRecord};
 use gpuaas_store::{CertificateEnding, ListedNode, ProfileBrief, StoredCertificate, StoredGate};
 use gpuaas_types::agent::Gate;
 use gpuaas_types::api::{Drift, GateView, NodeView, SiteControl, TimelineEvent};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{DriftKind, NodeId, ProfileId, SiteId};
+use gpuaas_types::{DriftKind, NodeId, ProfileId, RunId, SiteId};
 
 use crate::ctx::Ctx;
 use crate::node_view::{mark, node_view};
@@ -27,6 +27,9 @@ pub(crate) struct KnownFacts {
     drift: HashMap<NodeId, Vec<Drift>>,
     certificates: HashMap<NodeId, StoredCertificate>,
     control: HashMap<SiteId, SiteControl>,
+    overrides: HashMap<RunId, Vec<CheckOverride>>,
+    /// Approved slots.
+    slots: HashMap<NodeId, u32>,
 }
 
 impl KnownFacts {
@@ -39,6 +42,7 @@ impl KnownFacts {
     pub(crate) async fn of_nodes(ctx: &Ctx, nodes: &[ListedNode]) -> ApiResult<Self> {
         let ids = || nodes.iter().map(|listed| listed.node.id);
         let profiles: HashSet<ProfileId> = nodes.iter().map(|it| it.node.profile_id).collect();
+        let runs = nodes.iter().filter_map(|it| it.node.run_id);
         let sites: HashSet<SiteId> = nodes.iter().map(|it| it.node.site_id).collect();
         Ok(Self {
             profiles: ctx.store.profile_briefs(profiles).await?,
@@ -46,6 +50,8 @@ impl KnownFacts {
             drift: ctx.store.drift_of_nodes(ids()).await?,
             certificates: ctx.store.latest_certificates(ids()).await?,
             control: ctx.store.held_sites(sites).await?,
+            overrides: ctx.store.check_overrides(runs).await?,
+            slots: ctx.store.slot_counts(ids()).await?,
         })
     }
 
@@ -85,7 +91,12 @@ impl KnownFacts {
                 troubles: &node.agent.troubles,
                 certificate: self.certificate(ctx, node),
                 gates: &gates,
+                unusable_slots: self.unusable_slots(ctx, node),
                 drift: &drift,
+                overrides: node
+                    .run_id
+                    .and_then(|run| self.overrides.get(&run))
+                    .map_or(&[], Vec::as_slice),
                 control: self.control.get(&node.site_id),
                 maas_said_at: said_at.map(|at| seen_at.map_or(at, |seen| seen.max(at))),
                 stale_seconds: stale_seconds(ctx),
@@ -93,6 +104,13 @@ impl KnownFacts {
             now,
         );
         NodeView { gates, drift, problems, ..view }
+    }
+
+    /// Approved slots of a node whose profile makes no slice host.
+    fn unusable_slots(&self, ctx: &Ctx, node: &NodeRecord) -> u32 {
+        let pins = self.profiles.get(&node.profile_id).map(|profile| &profile.bundle_pins);
+        let for_slices = pins.is_none_or(|pins| ctx.bundles.has_gate(pins, Gate::SliceReady));
+        if for_slices { 0 } else { self.slots.get(&node.id).copied().unwrap_or(0) }
     }
 
     /// Seconds of silence of its agent that the node's profile allows, as it is now.

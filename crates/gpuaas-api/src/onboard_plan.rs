@@ -13,6 +13,7 @@ use gpuaas_core::{Decision, Snapshot, decide};
 use gpuaas_engine::machine_search::{FoundMachines, MachineQuery, search};
 use gpuaas_store::OperatorCommand;
 use gpuaas_types::api::{PlannedStep, SiteResource};
+use gpuaas_types::approval::ApprovalKind;
 use gpuaas_types::codes::{ParkCode, ProblemCode};
 use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::plan::{OnboardPlan, PlannedMachine, TakeOverPlan, TakeOverRequest};
@@ -20,6 +21,7 @@ use gpuaas_types::spec::{OnboardRequest, ProfileSpec};
 use gpuaas_types::{
     NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
 };
+use serde_json::json;
 
 use crate::body::{Body, JsonBytes, Key};
 use crate::caller::Caller;
@@ -28,7 +30,8 @@ use crate::node_view::{NodeName, live_node_with};
 use crate::offboarding::erased_disks;
 use crate::problem::{ApiResult, problem};
 use crate::runs::find_run;
-use crate::{check, strict};
+use crate::second_person::{self, CheckedRequest, Guarded};
+use crate::{check, runs, strict};
 
 /// A run that is not there, as it would stand at the search for its machine.
 struct PlannedRun {
@@ -226,6 +229,21 @@ pub(crate) async fn take_over(
         approved: !asked.dry_run,
     };
     if !asked.dry_run {
+        // A run was asked for on a machine that nobody uses; this one somebody does.
+        let checked = CheckedRequest {
+            guarded: Guarded::Erase(1),
+            kind: ApprovalKind::Continuation,
+            site: &site,
+            node_id: Some(run.node_id),
+            summary: format!(
+                "the {} of {} on machine {system_id}, in use",
+                run.kind, plan.hostname
+            ),
+            reason: reason.clone(),
+            request: runs::kept("/api/v1/runs/{run}/take-over", id, &asked)?,
+            target: json!({ "run": id, "system_id": system_id, "owner": owner }),
+        };
+        second_person::check(&ctx, &caller, checked).await?;
         let command = OperatorCommand::TakeOver { system_id, owner };
         ctx.store.apply_operator_command(ctx.now(), id, command, &actor, &reason).await?;
         ctx.wake_engine();

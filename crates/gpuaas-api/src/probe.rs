@@ -167,7 +167,23 @@ enum ProbeRequest {
     Key,
 }
 
+/// Explains why a region did not answer as one. Until a URL has proven to be a MAAS region, only the
+/// status of its answer is told: the caller chose the URL, and may not be allowed to read what is there.
 fn explain(error: &Error, request: ProbeRequest) -> Problem {
+    if request == ProbeRequest::Version {
+        let status = match error {
+            Error::Refused { status, .. } => {
+                return problem(ProblemCode::NotAMaas).with_detail(format!("HTTP status {status}"));
+            }
+            Error::ServerError { status, .. } => Some(*status),
+            Error::Unavailable { sent: true, .. } => Some(503),
+            _ => None,
+        };
+        if let Some(status) = status {
+            let detail = format!("HTTP status {status}");
+            return problem(ProblemCode::MaasUnreachable).with_detail(detail);
+        }
+    }
     match error {
         Error::Unavailable { text, .. } | Error::UnknownOutcome { text, .. } => {
             problem(ProblemCode::MaasUnreachable).with_detail(text)

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use gpuaas_store::StoreError;
+use gpuaas_store::{NewAuditEntry, StoreError};
 use gpuaas_types::api::{List, ProfileCreate, ProfilePreset, ProfileResource};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
@@ -33,9 +33,9 @@ pub(crate) async fn create(
     let pins = bundles::pins(&ctx, "spec.", &asked.spec).await?;
     let now = ctx.now();
     let id = ProfileId::new(&*ctx.ids, now);
-    let made = ctx.store.create_profile(now, id, &asked.name, &asked.spec, &pins).await?;
-    ctx.audit(caller.name(), "profile.create", &asked.name, json!({ "revision": made.revision }))
-        .await;
+    let detail = json!({ "revision": 1 });
+    let audit = NewAuditEntry::new(caller.name(), "profile.create", &asked.name, detail);
+    let made = ctx.store.create_profile(now, id, &asked.name, &asked.spec, &pins, audit).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -136,13 +136,12 @@ async fn edit(
         return Ok(current);
     }
     let seen = Some(current.revision);
-    let changed = ctx.store.set_profile(ctx.now(), name, seen, &spec, &pins).await?;
     let detail = json!({
-        "fields": fields, "revision": changed.revision,
-        "before_digest": spec_digest(&current.spec), "after_digest": spec_digest(&changed.spec),
+        "fields": fields, "revision": current.revision + 1,
+        "before_digest": spec_digest(&current.spec), "after_digest": spec_digest(&spec),
     });
-    ctx.audit(caller.name(), "profile.change", name, detail).await;
-    Ok(changed)
+    let audit = NewAuditEntry::new(caller.name(), "profile.change", name, detail);
+    Ok(ctx.store.set_profile(ctx.now(), name, seen, &spec, &pins, audit).await?)
 }
 
 /// Each site that the profile is for is there: a misspelt one would refuse every node.

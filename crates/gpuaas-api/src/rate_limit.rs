@@ -16,29 +16,26 @@ const MANY_CALLERS: usize = 4_096;
 
 /// What is left to a caller, and when that was counted.
 #[derive(Debug, Clone, Copy)]
-struct Bucket {
-    requests: f64,
-    at: Timestamp,
+pub(crate) struct Bucket {
+    pub(crate) requests: f64,
+    pub(crate) at: Timestamp,
 }
 
 /// How many requests callers of one sort may send.
 #[derive(Debug, Clone, Copy)]
-struct Rate {
-    per_second: f64,
-    burst: f64,
+pub(crate) struct Rate {
+    pub(crate) per_second: f64,
+    pub(crate) burst: f64,
 }
 
 impl Rate {
     #[expect(clippy::cast_precision_loss, reason = "requests per second")]
-    const fn new(limits: &ListenerLimits) -> Self {
-        Self {
-            per_second: limits.get(Limit::RequestsPerSecond) as f64,
-            burst: limits.get(Limit::RequestBurst) as f64,
-        }
+    pub(crate) const fn new(limits: &ListenerLimits, per_second: Limit, burst: Limit) -> Self {
+        Self { per_second: limits.get(per_second) as f64, burst: limits.get(burst) as f64 }
     }
 
     /// What a bucket holds by `now`.
-    fn refill(self, bucket: Bucket, now: Timestamp) -> f64 {
+    pub(crate) fn refill(self, bucket: Bucket, now: Timestamp) -> f64 {
         let gained = now.seconds_since(bucket.at).max(0.0) * self.per_second;
         (bucket.requests + gained).min(self.burst)
     }
@@ -58,8 +55,8 @@ pub(crate) struct RateLimits {
 
 impl RateLimits {
     pub(crate) fn new(operators: &ListenerLimits, nodes: &ListenerLimits) -> Self {
-        let (operators, nodes) = (Rate::new(operators), Rate::new(nodes));
-        Self { operators, nodes, buckets: Mutex::default() }
+        let rate = |limits| Rate::new(limits, Limit::RequestsPerSecond, Limit::RequestBurst);
+        Self { operators: rate(operators), nodes: rate(nodes), buckets: Mutex::default() }
     }
 
     /// Counts a request of a caller.
@@ -86,7 +83,7 @@ impl RateLimits {
         if left < 1.0 {
             let wait = (1.0 - left) / rate.per_second;
             let detail = format!(
-                "{caller} may send {} requests a second, and {} at once; the next one is taken in \
+                "this credential may send {} requests a second, and {} at once; the next one is taken in \
                  {wait:.3} s",
                 rate.per_second, rate.burst
             );

@@ -2,6 +2,7 @@
 //! credential belongs to a node, to the node's history. [`crate::rejection_audit`] bounds how many.
 
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::USER_AGENT;
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -16,21 +17,25 @@ use gpuaas_types::{NodeId, Problem, RandomIds, TaskId};
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::access::RefusedCaller;
 use crate::auth;
 use crate::ctx::Ctx;
 use crate::rejection_audit::CredentialOrigin;
 
+/// Longest name of a program that the audit log keeps.
+const MAX_USER_AGENT_CHARS: usize = 200;
 /// Names the request in its answer and in the audit.
 const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// Whether a code says that a credential was refused, and whether that was made here.
+/// Whether a code says that a credential or its request was refused, and whether the credential was made
+/// here.
 fn rejected(code: &str) -> Option<CredentialOrigin> {
     use ProblemCode::{
         CertificateExpired, CertificateMissing, CertificateNotYetValid, CertificateRevoked,
-        CertificateSuperseded, CertificateUnknown, CertificateWrongAuthority, RunOver,
-        SignInExpired, SignInInvalid, SignInNoRole, TokenContested, TokenExpired, TokenMissing,
-        TokenNotYetUsable, TokenOfOtherRun, TokenOtherMachine, TokenRevoked, TokenUnknown,
-        TokenUsed, TokenWrongPurpose,
+        CertificateSuperseded, CertificateUnknown, CertificateWrongAuthority, PersonNotCreatable,
+        RoleMissing, RunOver, SignInExpired, SignInInvalid, SignInNoRole, SiteNotGranted,
+        TokenContested, TokenExpired, TokenMissing, TokenNotYetUsable, TokenOfOtherRun,
+        TokenOtherMachine, TokenRevoked, TokenUnknown, TokenUsed, TokenWrongPurpose,
     };
     match ProblemCode::from_code(code)? {
         TokenMissing
@@ -53,7 +58,10 @@ fn rejected(code: &str) -> Option<CredentialOrigin> {
         | CertificateRevoked
         | CertificateSuperseded
         | CertificateExpired
-        | CertificateNotYetValid => Some(CredentialOrigin::Known),
+        | CertificateNotYetValid
+        | RoleMissing
+        | SiteNotGranted
+        | PersonNotCreatable => Some(CredentialOrigin::Known),
         _ => None,
     }
 }
@@ -97,7 +105,15 @@ pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) 
     let header = HeaderValue::from_str(&request_id).ok();
     let address = client.address.clone();
     let trace = trace_of(&ctx, request.headers());
-    let origin = RequestOrigin { role: None, address, request_id: Some(request_id), trace };
+    let origin = RequestOrigin {
+        role: None,
+        address,
+        request_id: Some(request_id),
+        user_agent: user_agent(request.headers()),
+        listener: Some(listener(request.uri().path())),
+        trace,
+        execution: None,
+    };
     let mut response = with_origin(origin.clone(), next.run(request)).await;
     if Held::is_in(&response) {
         let ctx = ctx.clone();
@@ -119,13 +135,31 @@ pub(crate) async fn audit(State(ctx): State<Ctx>, request: Request, next: Next) 
     response
 }
 
+/// The sender's program, cut and without control characters.
+fn user_agent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(USER_AGENT)?.to_str().ok()?;
+    Some(
+        text.chars()
+            .filter(|c| !gpuaas_types::text::is_invisible(*c))
+            .take(MAX_USER_AGENT_CHARS)
+            .collect(),
+    )
+}
+
+/// The listener that a path belongs to.
+fn listener(path: &str) -> &'static str {
+    let is_node_path = ["/agent/", "/bootstrap/"].iter().any(|prefix| path.starts_with(prefix));
+    if is_node_path { "nodes" } else { "operators" }
+}
+
 /// Records a rejection, where the answer is one.
 async fn audited(ctx: &Ctx, client: &UnknownClient, response: Response) -> Response {
     if let Some(problem) = response.extensions().get::<Problem>()
         && let Some(origin) = rejected(&problem.code)
     {
         // In a box: hardly any answer needs it.
-        Box::pin(record(ctx, client, origin, problem)).await;
+        let caller = response.extensions().get::<RefusedCaller>();
+        Box::pin(record(ctx, client, (origin, caller), problem)).await;
     }
     response
 }
@@ -141,7 +175,19 @@ fn trace_of(ctx: &Ctx, headers: &HeaderMap) -> Option<TraceContext> {
     Some(TraceContext::next(&RandomIds, ctx.now(), parent))
 }
 
-async fn record(ctx: &Ctx, client: &UnknownClient, origin: CredentialOrigin, problem: &Problem) {
+/// Whether the credential is good, and does not permit the request.
+fn is_forbidden(code: &str) -> bool {
+    let codes =
+        [ProblemCode::RoleMissing, ProblemCode::SiteNotGranted, ProblemCode::PersonNotCreatable];
+    codes.iter().any(|one| one.as_str() == code)
+}
+
+async fn record(
+    ctx: &Ctx,
+    client: &UnknownClient,
+    (origin, caller): (CredentialOrigin, Option<&RefusedCaller>),
+    problem: &Problem,
+) {
     let Problem { code, detail, .. } = problem;
     let now = ctx.now();
     let audit = ctx.rejection_audit();
@@ -151,8 +197,12 @@ async fn record(ctx: &Ctx, client: &UnknownClient, origin: CredentialOrigin, pro
     let node_id = node_of(ctx, client).await;
     let (address, shown) = (client.address.clone(), client.certificate.as_deref());
     let entry = NewAuditEntry {
-        actor: address.clone().unwrap_or_else(|| "unknown".to_owned()),
-        action: "credential.refused".to_owned(),
+        actor: match caller {
+            Some(caller) => caller.0.clone(),
+            None => address.clone().unwrap_or_else(|| "unknown".to_owned()),
+        },
+        action: if is_forbidden(code) { "request.refused" } else { "credential.refused" }
+            .to_owned(),
         subject: match node_id {
             Some(id) => id.to_string(),
             None => program_of(ctx, client).await.unwrap_or_else(|| "unknown".to_owned()),
@@ -166,7 +216,8 @@ async fn record(ctx: &Ctx, client: &UnknownClient, origin: CredentialOrigin, pro
     if let Err(error) = ctx.store.append_audit_entry(now, entry).await {
         tracing::error!(%error, code, "a refusal was not written down");
     }
-    let Some(node_id) = node_id else { return };
+    // A node's history tells of its credentials.
+    let Some(node_id) = node_id.filter(|_| !is_forbidden(code)) else { return };
     let from = address.map(|address| format!(" from {address}")).unwrap_or_default();
     let line = TimelineEvent {
         at: now,

@@ -42,6 +42,15 @@ pub(crate) async fn site(
         ),
         "MAAS is not asked, and the records of nodes that left the site stay".to_owned(),
     ];
+    if !asked.dry_run && !site.spec.second_person.is_off() {
+        let detail =
+            format!("site {name} has a policy of a second person, which would be gone with it");
+        let hint = format!(
+            "turn the policy off first: `gpuaas site set {name} --second-person off`, which waits for \
+             a second person"
+        );
+        return Err(problem(ProblemCode::SiteInUse).with_detail(detail).with_hint(hint).into());
+    }
     let entry = entry(actor, "site.remove", &name, &reason);
     if !asked.dry_run {
         ctx.store.remove_site(ctx.now(), site.id, entry).await?;
@@ -112,7 +121,11 @@ pub(crate) async fn roce(
     let site = ctx.store.site_by_name(&asked.site).await?;
     let hostname = asked.hostname.trim().to_ascii_lowercase();
     let interface = check::interface(&asked.interface);
-    match ctx.store.remove_roce_assignment(site.id, &hostname, &interface).await {
+    let subject = format!("{} {hostname} {interface}", asked.site);
+    let audit = NewAuditEntry::new(caller.name(), "roce.remove", subject, json!({}));
+    let removed =
+        ctx.store.remove_roce_assignment(ctx.now(), site.id, &hostname, &interface, audit);
+    match removed.await {
         Ok(()) => {}
         Err(StoreError::NotFound { .. }) => {
             let detail = format!("{interface} of {hostname} at site {} has none", asked.site);
@@ -120,7 +133,5 @@ pub(crate) async fn roce(
         }
         Err(error) => return Err(error.into()),
     }
-    let subject = format!("{} {hostname} {interface}", asked.site);
-    ctx.audit(caller.name(), "roce.remove", &subject, json!({})).await;
     Ok(Json(List::whole(ctx.store.roce_assignments_of_host(site.id, &hostname).await?)))
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use gpuaas_store::StoreError;
+use gpuaas_store::{NewAuditEntry, StoreError};
 use gpuaas_types::RoceAssignmentId;
 use gpuaas_types::api::{List, RoceResource};
 use gpuaas_types::change::RoceChange;
@@ -34,8 +34,8 @@ pub(crate) async fn create(
     let spec = check::roce(asked)?;
     let now = ctx.now();
     let id = RoceAssignmentId::new(&*ctx.ids, now);
-    let made = ctx.store.add_roce_assignment(now, id, site.id, spec).await?;
-    ctx.audit(caller.name(), "roce.add", &made.id.to_string(), json!(made.spec)).await;
+    let audit = NewAuditEntry::new(caller.name(), "roce.add", id.to_string(), json!(spec));
+    let made = ctx.store.add_roce_assignment(now, id, site.id, spec, audit).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -94,7 +94,8 @@ pub(crate) async fn change(
         problem(ProblemCode::RoceNotFound).with_detail(detail)
     };
     let known = of_host.into_iter().find(|known| known.spec.interface == interface);
-    let before = known.ok_or_else(missing)?.spec;
+    let known = known.ok_or_else(missing)?;
+    let before = known.spec;
     let wanted = check::roce(RoceAssignmentSpec {
         interface: asked.to_interface.clone().unwrap_or_else(|| before.interface.clone()),
         subnet_cidr: asked.subnet_cidr.clone().unwrap_or_else(|| before.subnet_cidr.clone()),
@@ -104,16 +105,15 @@ pub(crate) async fn change(
     if wanted == before {
         return Err(invalid("ip_address", "nothing is to be changed").into());
     }
-    let changed =
-        match ctx.store.change_roce_assignment(ctx.now(), site.id, &interface, wanted).await {
-            Ok(changed) => changed,
-            Err(StoreError::NotFound { .. }) => return Err(missing().into()),
-            Err(error) => return Err(error.into()),
-        };
     let detail = json!({
-        "before": before, "after": changed.spec,
-        "before_digest": spec_digest(&before), "after_digest": spec_digest(&changed.spec),
+        "before": before, "after": wanted,
+        "before_digest": spec_digest(&before), "after_digest": spec_digest(&wanted),
     });
-    ctx.audit(caller.name(), "roce.set", &changed.id.to_string(), detail).await;
-    Ok(Json(changed))
+    let audit = NewAuditEntry::new(caller.name(), "roce.change", known.id.to_string(), detail);
+    let changed = ctx.store.change_roce_assignment(ctx.now(), site.id, &interface, wanted, audit);
+    match changed.await {
+        Ok(changed) => Ok(Json(changed)),
+        Err(StoreError::NotFound { .. }) => Err(missing().into()),
+        Err(error) => Err(error.into()),
+    }
 }

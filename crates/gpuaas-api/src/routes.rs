@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::State;
 use axum::http::header::WWW_AUTHENTICATE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
@@ -12,16 +12,15 @@ use axum::{Json, Router, middleware};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::health::{Health, TIME_HEADER, Version};
 
-use crate::body::{MAX_BODY_BYTES, MAX_BUNDLE_BODY_BYTES, MAX_RESULT_BYTES};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
 use crate::experiment_progress::ExperimentProgress;
 use crate::problem::{ApiResult, Refusal, problem};
 use crate::{
     access, agent, approvals, audit, authorities, batches, bootstrap, bundles, certificates,
     control, drift, enrollment, event_sinks, events, experiments, explain, guard, idempotency,
-    image_rollback, images, metrics, node_change, node_claims, nodes, offboarding, onboard_plan,
-    openapi, profiles, rejections, removal, roce, runs, secrets, sites, slice_claims, slice_launch,
-    slices, stuck, task_keys, tasks, telemetry, tokens,
+    image_rollback, image_verdicts, images, metrics, node_change, node_claims, nodes, offboarding,
+    onboard_plan, openapi, profiles, rejections, removal, roce, runs, secrets, sites, slice_claims,
+    slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// Longer than the probe of a MAAS region.
@@ -69,18 +68,11 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/health", get(health))
         .route("/api/v1/version", get(version))
         .route("/api/v1/openapi.json", get(openapi::show));
-    let publish = post(bundles::publish).layer(DefaultBodyLimit::max(MAX_BUNDLE_BODY_BYTES));
     Router::new()
         .route("/metrics", get(metrics::show))
         .route("/api/v1/access", get(access::show))
         .route("/api/v1/tokens", post(tokens::create).get(tokens::list))
         .route("/api/v1/tokens/{token}/revoke", post(tokens::revoke))
-        .route("/api/v1/bundles", publish.get(bundles::list))
-        .route("/api/v1/bundles/{bundle}", get(bundles::show))
-        .route("/api/v1/bundles/{bundle}/archive", get(bundles::archive))
-        .route("/api/v1/bundles/{bundle}/approve", post(bundles::approve))
-        .route("/api/v1/bundles/{bundle}/withdraw", post(bundles::withdraw))
-        .route("/api/v1/bundle-keys", post(bundles::trust).get(bundles::keys))
         .route("/api/v1/sites", post(sites::create).get(sites::list))
         .route("/api/v1/sites/{name}", get(sites::show).patch(sites::change))
         .route("/api/v1/sites/{name}/remove", post(removal::site))
@@ -132,6 +124,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/batches/{batch}", get(batches::show))
         .route("/api/v1/batches/{batch}/stop", post(batches::stop))
         .route("/api/v1/batches/{batch}/resume", post(batches::resume))
+        .merge(bundle_routes(ctx))
         .merge(key_routes())
         .merge(approval_routes())
         .merge(image_routes())
@@ -140,9 +133,20 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route_layer(middleware::from_fn_with_state(ctx.clone(), idempotency::replay))
         .route_layer(middleware::from_fn_with_state(ctx.clone(), access::check))
         .merge(open)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(ADMIN_LIMIT, guard::guard))
         .layer(middleware::map_response_with_state(ctx.clone(), say_time))
+}
+
+/// Bundles, and keys whose signatures count.
+fn bundle_routes(ctx: &Ctx) -> Router<Ctx> {
+    let limit = middleware::from_fn_with_state(ctx.clone(), bundles::limit_archives);
+    Router::new()
+        .route("/api/v1/bundles", post(bundles::publish).get(bundles::list))
+        .route("/api/v1/bundles/{bundle}", get(bundles::show))
+        .route("/api/v1/bundles/{bundle}/archive", get(bundles::archive).layer(limit))
+        .route("/api/v1/bundles/{bundle}/approve", post(bundles::approve))
+        .route("/api/v1/bundles/{bundle}/withdraw", post(bundles::withdraw))
+        .route("/api/v1/bundle-keys", post(bundles::trust).get(bundles::keys))
 }
 
 /// Keys that sign the tasks of agents, and the authority that signs their certificates.
@@ -177,6 +181,7 @@ fn image_routes() -> Router<Ctx> {
         .route("/api/v1/experiments/{experiment}/next", post(experiments::next))
         .route("/api/v1/experiments/{experiment}/stop", post(experiments::stop))
         .route("/api/v1/images", post(images::record).get(images::list))
+        .route("/api/v1/image-verdicts", post(image_verdicts::record))
         .route("/api/v1/images/{image}", get(images::show))
         .route("/api/v1/images/{image}/transition", post(images::transition))
         .route("/api/v1/images/{image}/delete", post(images::delete))
@@ -230,7 +235,6 @@ async fn say_time(State(ctx): State<Ctx>, mut response: Response) -> Response {
 }
 
 fn node_side() -> Router<Ctx> {
-    let result = post(agent::task_result).layer(DefaultBodyLimit::max(MAX_RESULT_BYTES));
     Router::new()
         .route("/bootstrap/v1/health", get(alive))
         .route("/bootstrap/v1/artifacts/sha256/{digest}", get(bootstrap::artifact))
@@ -241,8 +245,7 @@ fn node_side() -> Router<Ctx> {
         .route("/agent/v1/tasks", get(agent::tasks))
         .route("/agent/v1/gates", post(agent::gates))
         .route("/agent/v1/certificate", post(certificates::renew))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .route("/agent/v1/tasks/{task}/result", result)
+        .route("/agent/v1/tasks/{task}/result", post(agent::task_result))
         .layer(middleware::from_fn_with_state(AGENT_LIMIT, guard::guard))
 }
 

@@ -3,15 +3,21 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_core::buckets::seconds_per_bucket;
+use gpuaas_core::decide::preparation::IMAGE_CHECK;
+use gpuaas_core::gates::COMPLETION_GATES;
+use gpuaas_core::record::RunRecord;
+use gpuaas_core::second_person::erases;
 use gpuaas_store::{IdKind, ListedNode, ListedRun, OperatorCommand, RunFilter};
 use gpuaas_types::api::{List, RunView, StepSpan};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::change::RunListItem;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::body::{Body, Key, QueryParams, site_id};
 use crate::bundles;
@@ -21,6 +27,7 @@ use crate::id_prefix;
 use crate::node_view::{find_named, find_node};
 use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, invalid, problem};
+use crate::second_person::{self, CheckedRequest, Guarded};
 
 /// Lines of history in one answer.
 const TIMELINE_LINES: i64 = 10_000;
@@ -102,6 +109,7 @@ fn list_item(listed: ListedRun) -> RunListItem {
         kind: run.kind,
         step: run.step,
         status: run.status,
+        failure_class: run.state.failure_class,
         waiting_for: park.or_else(|| run.wait.map(|wait| wait.text)),
         created_at: run.created_at,
         ended_at: run.ended_at,
@@ -133,6 +141,7 @@ async fn view(ctx: &Ctx, id: RunId) -> ApiResult<RunView> {
         profile_revision: run.profile_revision,
         wait: run.wait,
         park: run.park,
+        failure_class: run.state.failure_class,
         created_at: run.created_at,
         ended_at: run.ended_at,
         wall_seconds: wall_seconds(&steps, now),
@@ -164,7 +173,7 @@ async fn apply_command(
 }
 
 /// Body of a resume or a retry.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resume {
     /// Name of the operator, as the audit keeps it.
@@ -212,15 +221,47 @@ async fn continue_run(
     }
     let id = find_run(ctx, text).await?;
     let run = ctx.store.run(id).await?;
+    let profile = ctx.store.profile(run.profile_id).await?;
+    let site = ctx.store.site(run.site_id).await?;
+    let hostname = ctx.store.node(run.node_id).await?.hostname;
     if run.kind.row().steps.contains(&Step::Deploy) {
-        let profile = ctx.store.profile(run.profile_id).await?;
-        let site = ctx.store.site(run.site_id).await?;
-        let hostname = ctx.store.node(run.node_id).await?.hostname;
         bundles::check_can_begin(ctx, &site, &profile, Some(&hostname)).await?;
     }
-    ctx.store.continue_with_latest_profile(ctx.now(), id, command, &actor, &reason).await?;
+    let revision = profile.revision;
+    if run.status == RunStatus::Parked && erases(run.kind) && revision != run.profile_revision {
+        let (kind, from) = (run.kind, run.profile_revision);
+        let name = &profile.status.name;
+        let checked = CheckedRequest {
+            guarded: Guarded::Erase(1),
+            kind: ApprovalKind::Continuation,
+            site: &site,
+            node_id: Some(run.node_id),
+            summary: format!(
+                "the {kind} of {hostname} with profile {name} revision {revision}, not {from}"
+            ),
+            reason: reason.clone(),
+            request: kept(command_path(&command), id, asked)?,
+            target: json!({ "run": id, "from": from, "profile_revision": revision }),
+        };
+        second_person::check(ctx, caller, checked).await?;
+    }
+    let command = (command, revision);
+    ctx.store.continue_with_profile(ctx.now(), id, command, &actor, &reason).await?;
     ctx.wake_engine();
     Ok(Json(view(ctx, id).await?))
+}
+
+const fn command_path(command: &OperatorCommand) -> &'static str {
+    match command {
+        OperatorCommand::Retry => "/api/v1/runs/{run}/retry",
+        _ => "/api/v1/runs/{run}/resume",
+    }
+}
+
+/// A request on a run, as it is kept for another person to decide on.
+pub(crate) fn kept(path: &str, id: RunId, asked: &impl Serialize) -> ApiResult<ApprovalRequest> {
+    let body = serde_json::to_vec(asked).map_err(|_| problem(ProblemCode::Internal))?;
+    Ok(ApprovalRequest::post(path, &id.to_string(), &body))
 }
 
 /// Body of a cancel.
@@ -252,7 +293,7 @@ pub(crate) async fn cancel(
 const LONGEST_SKIP_SECONDS: u32 = 7 * 86_400;
 
 /// Body of a skipped check.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkipCheck {
     /// Name of the operator, as the audit keeps it.
@@ -280,18 +321,46 @@ pub(crate) async fn skip_check(
         let message = format!("it is not between 1 and {LONGEST_SKIP_SECONDS}");
         return Err(invalid("seconds", message).into());
     }
-    let checks = ctx.store.run(find_run(&ctx, &text).await?).await?.state.checks;
+    if COMPLETION_GATES.contains(&asked.check.as_str()) {
+        let detail = format!("{} is one of the seven completion gates", asked.check);
+        return Err(problem(ProblemCode::GateNotSkippable).with_detail(detail).into());
+    }
+    let id = find_run(&ctx, &text).await?;
+    let run = ctx.store.run(id).await?;
+    let checks = &run.state.checks;
     if !checks.contains_key(&asked.check) {
         let names: Vec<&str> = checks.keys().map(String::as_str).collect();
         let message = format!("the run made no such check; it made: {}", names.join(", "));
         return Err(invalid("check", message).into());
     }
+    hold_skip(&ctx, &caller, &run, &asked).await?;
     let until = ctx.now().plus_seconds(f64::from(asked.seconds));
-    apply_command(
-        &ctx,
-        &text,
-        OperatorCommand::SkipCheck { check: asked.check, until },
-        actor_and_reason,
-    )
-    .await
+    let command = OperatorCommand::SkipCheck { check: asked.check, until };
+    apply_command(&ctx, &id.to_string(), command, actor_and_reason).await
+}
+
+/// A run that skips the check of its image deploys one that nobody approved: the skip waits as an
+/// approval of the image does.
+async fn hold_skip(
+    ctx: &Ctx,
+    caller: &Caller,
+    run: &RunRecord,
+    asked: &SkipCheck,
+) -> ApiResult<()> {
+    if asked.check != IMAGE_CHECK {
+        return Ok(());
+    }
+    let site = ctx.store.site(run.site_id).await?;
+    let hostname = ctx.store.node(run.node_id).await?.hostname;
+    let checked = CheckedRequest {
+        guarded: Guarded::ApproveImage,
+        kind: ApprovalKind::Continuation,
+        site: &site,
+        node_id: Some(run.node_id),
+        summary: format!("the {} of {hostname} without the check of its image", run.kind),
+        reason: asked.reason.clone(),
+        request: kept("/api/v1/runs/{run}/skip-check", run.id, asked)?,
+        target: json!({ "run": run.id, "profile_revision": run.profile_revision }),
+    };
+    second_person::check(ctx, caller, checked).await
 }

@@ -6,13 +6,17 @@
 //! same handler, which asks here again. By then the question is only whether what it is about is still
 //! the same.
 
-use gpuaas_core::second_person::{APPROVAL_SECONDS, GuardedRequest, wants_second_person};
+use axum::http::Uri;
+use gpuaas_core::second_person::{
+    APPROVAL_SECONDS, GuardedRequest, policy_in_force, wants_second_person,
+};
 use gpuaas_store::{NewApproval, NewAuditEntry};
+use gpuaas_types::access::{Role, RoleGrant};
 use gpuaas_types::api::{SiteResource, Source, TimelineEvent};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::SecondPersonPolicy;
-use gpuaas_types::{ApprovalId, NodeId};
+use gpuaas_types::{ApprovalId, NodeId, SiteId};
 use serde_json::{Value, json};
 
 use crate::audit::spec_digest;
@@ -69,7 +73,11 @@ pub(crate) async fn check(
     caller: &Caller,
     checked: CheckedRequest<'_>,
 ) -> ApiResult<()> {
-    if checked.site.spec.second_person.is_off() && caller.approved_target().is_none() {
+    let force = InForce::at_site(ctx, checked.site).await?;
+    if force.policy.is_off() && caller.approved_target().is_none() {
+        return Ok(());
+    }
+    if caller.is_counted() && matches!(checked.guarded, Guarded::Erase(_)) {
         return Ok(());
     }
     let target_digest = spec_digest(&checked.target);
@@ -81,7 +89,7 @@ pub(crate) async fn check(
             format!("{}: what it is about has changed since it was asked", checked.summary);
         return Err(problem(ProblemCode::ApprovalOutdated).with_detail(detail).into());
     }
-    if !waits(ctx, caller, &checked).await? {
+    if !waits(ctx, caller, &checked, &force).await? {
         return Ok(());
     }
     let (summary, site) = (checked.summary.clone(), checked.site.spec.name.clone());
@@ -98,18 +106,132 @@ pub(crate) async fn check(
     Err(problem(ProblemCode::SecondPersonNeeded).with_detail(detail).with_hint(hint).into())
 }
 
-async fn waits(ctx: &Ctx, caller: &Caller, checked: &CheckedRequest<'_>) -> ApiResult<bool> {
-    let policy = &checked.site.spec.second_person;
+/// The policy that a request at a site is held to.
+struct InForce {
+    policy: SecondPersonPolicy,
+    /// The other sites of the region: what is erased there counts as well.
+    others: Vec<SiteId>,
+    /// Names of the region's sites that have a policy.
+    sites: Vec<String>,
+}
+
+impl InForce {
+    async fn at_site(ctx: &Ctx, site: &SiteResource) -> ApiResult<Self> {
+        let all = ctx.store.sites().await?;
+        let others = all.iter().filter(|one| one.id != site.id && is_same_region(one, site));
+        let region: Vec<&SiteResource> = std::iter::once(site).chain(others).collect();
+        let guarded = region.iter().filter(|one| !one.spec.second_person.is_off());
+        Ok(Self {
+            policy: policy_in_force(region.iter().map(|one| &one.spec.second_person)),
+            others: region.iter().skip(1).map(|one| one.id).collect(),
+            sites: guarded.map(|one| one.spec.name.clone()).collect(),
+        })
+    }
+}
+
+/// Whether two sites are of one region: it has one identity, or one address.
+fn is_same_region(one: &SiteResource, other: &SiteResource) -> bool {
+    let identity = &one.status.region;
+    (!identity.is_empty() && *identity == other.status.region)
+        || is_same_server(&one.spec.url, &other.spec.url)
+}
+
+/// Whether both addresses have one scheme, host and port.
+pub(crate) fn is_same_server(one: &str, other: &str) -> bool {
+    let origin = |url: &str| {
+        let parts = Uri::try_from(url).ok()?.into_parts();
+        Some((parts.scheme?, parts.authority?))
+    };
+    one == other || origin(one).is_some_and(|one| Some(one) == origin(other))
+}
+
+/// The policy in force at a site.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn policy_at(ctx: &Ctx, site: &SiteResource) -> ApiResult<SecondPersonPolicy> {
+    Ok(InForce::at_site(ctx, site).await?.policy)
+}
+
+/// The policy in force for a site that is not stored yet: that of the other sites of its region.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn policy_of_region(
+    ctx: &Ctx,
+    url: &str,
+    region: &str,
+) -> ApiResult<SecondPersonPolicy> {
+    let sites = ctx.store.sites().await?;
+    let same = sites.iter().filter(|one| {
+        (!region.is_empty() && one.status.region == region) || is_same_server(&one.spec.url, url)
+    });
+    Ok(policy_in_force(same.map(|one| &one.spec.second_person)))
+}
+
+/// Names of the sites whose policies a request at `site` is held to: the second person has to be an
+/// approver at each of them.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn guarding_sites(ctx: &Ctx, site: &str) -> ApiResult<Vec<String>> {
+    let site = ctx.store.site_by_name(site).await?;
+    Ok(InForce::at_site(ctx, &site).await?.sites)
+}
+
+/// Refuses a credential that lets the caller act as a second person, or as one with a budget of its own,
+/// where a policy is in force: requesters cannot create approvers. `grants` are what the credential of
+/// somebody else may do.
+///
+/// # Errors
+/// `person_not_creatable`; the database's.
+pub(crate) async fn refuse_new_person(
+    ctx: &Ctx,
+    person: &str,
+    grants: &[RoleGrant],
+) -> ApiResult<()> {
+    let acts: Vec<_> = grants.iter().filter(|grant| grant.role != Role::Viewer).collect();
+    if acts.is_empty() {
+        return Ok(());
+    }
+    let sites = ctx.store.sites().await?;
+    let guarded = |site: &SiteResource| {
+        let has_policy = |one: &&SiteResource| !one.spec.second_person.is_off();
+        sites.iter().filter(has_policy).any(|one| one.id == site.id || is_same_region(one, site))
+    };
+    let acts_at = |site: &&SiteResource| {
+        acts.iter().any(|grant| grant.holds_at(Some(&site.spec.name))) && guarded(site)
+    };
+    let Some(site) = sites.iter().find(acts_at) else { return Ok(()) };
+    let detail = format!(
+        "{person:?} would be another person at site {}, where a policy asks for a second person",
+        site.spec.name
+    );
+    Err(problem(ProblemCode::PersonNotCreatable).with_detail(detail).into())
+}
+
+async fn waits(
+    ctx: &Ctx,
+    caller: &Caller,
+    checked: &CheckedRequest<'_>,
+    force: &InForce,
+) -> ApiResult<bool> {
+    let policy = &force.policy;
     Ok(match &checked.guarded {
         Guarded::Erase(_) if policy.erasing_above.is_none() => false,
         Guarded::Erase(nodes) => {
-            let (site, person) = (checked.site.id, caller.person());
-            ctx.store.count_erasing(ctx.now(), site, policy.clone(), person, *nodes).await?
+            let sites = (checked.site.id, force.others.clone());
+            ctx.store
+                .count_erasing(ctx.now(), sites, policy.clone(), caller.person(), *nodes)
+                .await?
         }
         Guarded::ApproveBundle => wants_second_person(policy, GuardedRequest::ApproveBundle),
         Guarded::ApproveImage => wants_second_person(policy, GuardedRequest::ApproveImage),
         Guarded::UpdateAgent => wants_second_person(policy, GuardedRequest::UpdateAgent),
-        Guarded::ChangePolicy(to) => wants_second_person(policy, GuardedRequest::ChangePolicy(to)),
+        // A site changes its own policy; those of the region's other sites stay in force.
+        Guarded::ChangePolicy(to) => {
+            wants_second_person(&checked.site.spec.second_person, GuardedRequest::ChangePolicy(to))
+        }
     })
 }
 

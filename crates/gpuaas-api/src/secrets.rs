@@ -4,7 +4,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use gpuaas_store::{ExposeSecret as _, SecretOwner, SecretString};
+use gpuaas_store::{ExposeSecret as _, NewAuditEntry, SecretOwner, SecretString};
 use gpuaas_types::api::List;
 use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
 use gpuaas_types::codes::ProblemCode;
@@ -122,9 +122,9 @@ async fn set(
     refresh(ctx).await?;
     let checked = ctx.bundles.check_secret(bundle, input, value.expose_secret());
     checked.map_err(|error| refused(&error))?;
-    let set = ctx.store.set_input_secret(ctx.now(), owned.owner, bundle, input, &value, &actor);
-    let set = set.await?;
-    audit_change(ctx, owned, "set", bundle, input, &actor).await;
+    let (now, audit) = (ctx.now(), audit_entry(owned, "set", bundle, input, &actor));
+    let owner = owned.owner;
+    let set = ctx.store.set_input_secret(now, owner, bundle, input, &value, audit).await?;
     Ok(Json(set))
 }
 
@@ -137,25 +137,24 @@ async fn delete(
     actor: &str,
 ) -> Listed {
     let actor = caller.actor(actor);
-    if !ctx.store.delete_input_secret(owned.owner, bundle, input).await? {
+    let audit = audit_entry(owned, "delete", bundle, input, &actor);
+    if !ctx.store.delete_input_secret(ctx.now(), owned.owner, bundle, input, audit).await? {
         let AuditedOwner { kind, name, .. } = owned;
         let detail = format!("{kind} {name} keeps nothing for input {input} of {bundle}");
         return Err(problem(ProblemCode::SecretNotFound).with_detail(detail).into());
     }
-    audit_change(ctx, owned, "delete", bundle, input, &actor).await;
     list(ctx, owned).await
 }
 
-/// Writes a change of a secret to the audit log, never with the value.
-async fn audit_change(
-    ctx: &Ctx,
+/// The audit entry of a change of a secret, never with the value.
+fn audit_entry(
     owned: &AuditedOwner,
     verb: &str,
     bundle: &str,
     input: &str,
     actor: &str,
-) {
+) -> NewAuditEntry {
     let action = format!("{}.secret.{verb}", owned.kind);
     let detail = json!({ "bundle": bundle, "input": input });
-    ctx.audit(actor, &action, &owned.name, detail).await;
+    NewAuditEntry::new(actor, action, &owned.name, detail)
 }

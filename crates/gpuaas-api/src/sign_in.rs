@@ -110,7 +110,8 @@ impl SignIn {
             [] => format!("no {claim}"),
             values => format!("{claim} {}", values.join(", ")),
         };
-        let has: String = has.chars().filter(|c| !c.is_control()).take(300).collect();
+        let has: String =
+            has.chars().filter(|c| !gpuaas_types::text::is_invisible(*c)).take(300).collect();
         let detail = format!("{} has {has}; no rule gives any of it a role", signed_in.id);
         problem(ProblemCode::SignInNoRole).with_detail(detail)
     }

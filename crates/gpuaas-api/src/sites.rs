@@ -2,15 +2,16 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
+use gpuaas_core::image_approval::ImageApproval;
 use gpuaas_engine::HostScope;
-use gpuaas_store::{ExposeSecret as _, SecretString, StoreError};
+use gpuaas_store::{ExposeSecret as _, NewAuditEntry, SecretString, StoreError};
 use gpuaas_types::api::{List, SiteCreate, SiteResource, SiteStatus};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::key_reference::KeyReference;
-use gpuaas_types::spec::SiteSpec;
+use gpuaas_types::spec::{SecondPersonPolicy, SiteSpec};
 use gpuaas_types::{Problem, SiteId};
 use serde_json::{Map, Value, json};
 
@@ -21,7 +22,7 @@ use crate::ctx::Ctx;
 use crate::etag::{IfMatch, Tagged};
 use crate::pages::list_filter;
 use crate::problem::{ApiResult, invalid, problem};
-use crate::second_person::{self, CheckedRequest, Guarded};
+use crate::second_person::{self, CheckedRequest, Guarded, is_same_server};
 use crate::{bundles, check, control, probe, strict};
 
 /// `POST /api/v1/sites`. Nothing is stored before MAAS has been asked.
@@ -57,9 +58,15 @@ pub(crate) async fn create(
     let id = SiteId::new(&*ctx.ids, ctx.now());
     let status = probe::probe(&ctx, &spec, key.expose_secret()).await?;
     probe::check_pool(&ctx, &spec, key.expose_secret()).await?;
-    let made = ctx.store.create_site(ctx.now(), id, spec, status, &key).await?;
-    let detail = json!({ "url": made.spec.url, "api_key_ref": made.spec.api_key_ref });
-    ctx.audit(caller.name(), "site.create", &made.spec.name, detail).await;
+    let force = second_person::policy_of_region(&ctx, &spec.url, &status.region).await?;
+    if force.image_approvals && !spec.approved_images.is_empty() {
+        let text = "another site of the region asks for a second person: add the site without images, \
+                    then ask for each with `gpuaas site set SITE --approve-image IMAGE`";
+        return Err(invalid("spec.approved_images", text).into());
+    }
+    let detail = json!({ "url": spec.url, "api_key_ref": spec.api_key_ref });
+    let audit = NewAuditEntry::new(caller.name(), "site.create", &spec.name, detail);
+    let made = ctx.store.create_site(ctx.now(), id, spec, status, &key, audit).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -105,6 +112,7 @@ async fn edit(
     mut patch: Map<String, Value>,
 ) -> ApiResult<SiteResource> {
     let site = ctx.store.site_by_name(name).await?;
+    let whole = patch.clone();
     let new_key = match patch.remove("api_key") {
         None => None,
         Some(Value::String(text)) => Some(SecretString::from(text.trim().to_owned())),
@@ -117,6 +125,10 @@ async fn edit(
     let key_is_named = patch.get("api_key_ref").is_some_and(|value| !value.is_null());
     if new_key.is_some() && key_is_named {
         return Err(one_key("api_key", "`gpuaas site set SITE --api-key-file FILE`").into());
+    }
+    if key_is_named {
+        // Every site's keys are behind one role of the Vault: a reference may name any of them.
+        caller.check_site(None)?;
     }
     let kept = patch.clone();
     let fields: Vec<String> = patch.keys().cloned().collect();
@@ -138,23 +150,24 @@ async fn edit(
         return Err(invalid("name", "the name of a site cannot change").into());
     }
     if_match.check(site.revision)?;
+    if lists_more_images(&site.spec, &spec) {
+        hold_images(ctx, caller, &site, &spec, &kept).await?;
+    }
     if spec.second_person != site.spec.second_person {
         hold_policy(ctx, caller, &site, &spec, (kept, new_key.is_some())).await?;
+    } else if !is_same_server(&site.spec.url, &spec.url) {
+        hold_move(ctx, caller, &site, &spec, &whole).await?;
     }
     let key_is_given = new_key.is_some() || key_is_named;
     let status = ask_region(ctx, &site, &spec, (new_key.as_ref(), key_is_given)).await?;
     let now = ctx.now();
-    let before_digest = spec_digest(&site.spec);
-    let changed = ctx
-        .store
-        .update_site(now, site.id, Some(site.revision), spec, status, new_key.as_ref())
-        .await?;
     let detail = json!({
-        "fields": fields, "api_key": new_key.is_some(), "api_key_ref": changed.spec.api_key_ref,
-        "before_digest": before_digest, "after_digest": spec_digest(&changed.spec),
+        "fields": fields, "api_key": new_key.is_some(), "api_key_ref": spec.api_key_ref,
+        "before_digest": spec_digest(&site.spec), "after_digest": spec_digest(&spec),
     });
-    ctx.audit(caller.name(), "site.change", name, detail).await;
-    Ok(changed)
+    let audit = NewAuditEntry::new(caller.name(), "site.change", name, detail);
+    let (seen, key) = (Some(site.revision), new_key.as_ref());
+    Ok(ctx.store.update_site(now, (site.id, seen), spec, status, key, audit).await?)
 }
 
 /// Asks the region what it has a say in, with the key that the site will have. Answers what it said.
@@ -229,22 +242,93 @@ async fn hold_policy(
     second_person::check(ctx, caller, checked).await
 }
 
-/// Refuses an address at which the key, and all that MAAS is told, would be anybody's to read.
+/// A site that moves to another region takes its policy away from the machines that it protected: the
+/// move waits as a weaker policy does.
+async fn hold_move(
+    ctx: &Ctx,
+    caller: &Caller,
+    site: &SiteResource,
+    spec: &SiteSpec,
+    patch: &Map<String, Value>,
+) -> ApiResult<()> {
+    let name = &site.spec.name;
+    let body = serde_json::to_vec(patch).map_err(|_| problem(ProblemCode::Internal))?;
+    let checked = CheckedRequest {
+        guarded: Guarded::ChangePolicy(SecondPersonPolicy::default()),
+        kind: ApprovalKind::Policy,
+        site,
+        node_id: None,
+        summary: format!("a move of site {name} to {}", spec.url),
+        reason: String::new(),
+        request: ApprovalRequest {
+            method: "PATCH".to_owned(),
+            ..ApprovalRequest::post("/api/v1/sites/{name}", name, &body)
+        },
+        target: json!({ "from": site.spec.url, "to": spec.url, "policy": site.spec.second_person }),
+    };
+    second_person::check(ctx, caller, checked).await
+}
+
+/// Whether an image may be deployed by the changed list that might not before.
+fn lists_more_images(from: &SiteSpec, to: &SiteSpec) -> bool {
+    to.approved_images.iter().any(|image| !from.approved_images.contains(image))
+}
+
+/// An image that is added to the site's own list is approved by that: it waits for another person as an
+/// approval of an image does.
+async fn hold_images(
+    ctx: &Ctx,
+    caller: &Caller,
+    site: &SiteResource,
+    spec: &SiteSpec,
+    patch: &Map<String, Value>,
+) -> ApiResult<()> {
+    if !second_person::policy_at(ctx, site).await?.image_approvals {
+        return Ok(());
+    }
+    if patch.len() > 1 {
+        let text = "change it alone, so that the approver sees the whole change";
+        return Err(invalid("approved_images", text).into());
+    }
+    let added: Vec<&str> = spec
+        .approved_images
+        .iter()
+        .filter(|image| !site.spec.approved_images.contains(image))
+        .map(String::as_str)
+        .collect();
+    let without_digest =
+        |image: &&&str| ImageApproval::parse(image).is_ok_and(|approval| approval.sha256.is_none());
+    if let Some(image) = added.iter().find(without_digest) {
+        let text = format!("{image} names no digest: expected custom/NAME@sha256:DIGEST");
+        return Err(invalid("approved_images", text).into());
+    }
+    let name = &site.spec.name;
+    let body = serde_json::to_vec(patch).map_err(|_| problem(ProblemCode::Internal))?;
+    let checked = CheckedRequest {
+        guarded: Guarded::ApproveImage,
+        kind: ApprovalKind::Policy,
+        site,
+        node_id: None,
+        summary: format!("an approval of {} by the list of site {name}", added.join(", ")),
+        reason: String::new(),
+        request: ApprovalRequest {
+            method: "PATCH".to_owned(),
+            ..ApprovalRequest::post("/api/v1/sites/{name}", name, &body)
+        },
+        target: json!({ "from": site.spec.approved_images, "to": spec.approved_images }),
+    };
+    second_person::check(ctx, caller, checked).await
+}
+
+/// Refuses an address of this host, and one at which the key, and all that MAAS is told, would be anybody's
+/// to read.
 fn secure(ctx: &Ctx, url: &str) -> Result<(), Problem> {
+    ctx.check_target(url)?;
     let is_plain = url.starts_with("http://") && HostScope::of_url(url) == HostScope::Elsewhere;
     if !is_plain || ctx.settings.insecure_regions {
         return Ok(());
     }
     Err(problem(ProblemCode::RegionInsecure).with_detail(format!("{url} is not on this host")))
-}
-
-/// Whether both addresses have one scheme, host and port.
-fn is_same_server(old: &str, new: &str) -> bool {
-    let origin = |url: &str| {
-        let parts = Uri::try_from(url).ok()?.into_parts();
-        Some((parts.scheme?, parts.authority?))
-    };
-    old == new || origin(old).is_some_and(|old| Some(old) == origin(new))
 }
 
 /// The key that is kept was given for one server, and is shown to no other.

@@ -8,13 +8,15 @@ use gpuaas_store::{
     ClaimOutcome, IdKind, NewSlotClaim, SlotClaim, SlotClaimFilter, SlotClaimRelease,
 };
 use gpuaas_types::api::List;
-use gpuaas_types::claim::{ClaimRefusal, ClaimReleaseQuery, ClaimRequest, ClaimView};
+use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
+use gpuaas_types::claim::{ClaimRefusal, ClaimReleaseQuery, ClaimRequest, ClaimState, ClaimView};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 use gpuaas_types::{ClaimId, Problem};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::body::{JsonBytes, Key, QueryParams, site_id};
 use crate::caller::Caller;
@@ -23,7 +25,8 @@ use crate::ctx::Ctx;
 use crate::idempotency::idempotency_key;
 use crate::pages::{PageRequest, list_filter};
 use crate::problem::{ApiResult, invalid, problem};
-use crate::{check, id_prefix, node_claims, strict};
+use crate::second_person::{self, CheckedRequest, Guarded};
+use crate::{check, id_prefix, node_claims, slices, strict};
 
 /// GPUs that a claim may want: least, and most.
 const GPUS: (u32, u32) = (1, 8);
@@ -60,7 +63,10 @@ pub(crate) async fn create(
     };
     match ctx.store.claim_slots(now, new).await? {
         ClaimOutcome::Claimed { claim, .. } => Ok((StatusCode::CREATED, Json(view(*claim)))),
-        ClaimOutcome::Refused(refusal) => Err(refused(gpus, refusal).into()),
+        ClaimOutcome::Refused(refusal) => {
+            let unusable = slices::unusable_hosts(&ctx, site_id).await?;
+            Err(refused(gpus, refusal, &unusable).into())
+        }
     }
 }
 
@@ -72,7 +78,7 @@ fn within(field: &str, value: u32, (least, most): (u32, u32)) -> Result<(), Prob
 }
 
 /// The refusal with what was counted.
-fn refused(gpus: u32, refusal: PlacementRefusal) -> Problem {
+fn refused(gpus: u32, refusal: PlacementRefusal, unusable: &str) -> Problem {
     let PlacementRefusal { reason, free_slots, most_on_one_node, nodes_not_ready } = refusal;
     let code = match reason {
         ClaimRefusal::NoneInSite => ProblemCode::NoneInSite,
@@ -81,7 +87,7 @@ fn refused(gpus: u32, refusal: PlacementRefusal) -> Problem {
     };
     problem(code).with_detail(format!(
         "{gpus} wanted; free slots of ready nodes: {free_slots}, at most {most_on_one_node} of one \
-         node; nodes that have a free set and are not ready: {nodes_not_ready}"
+         node; nodes that have a free set and are not ready: {nodes_not_ready}{unusable}"
     ))
 }
 
@@ -135,6 +141,7 @@ pub(crate) async fn release(
 ) -> ApiResult<Json<ClaimView>> {
     let id = find_claim(&ctx, &text).await?;
     let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
+    let kept = serde_json::to_value(&asked).map_err(|_| problem(ProblemCode::Internal))?;
     let fence = asked.fence.map(|fence| i64::try_from(fence).unwrap_or(i64::MAX));
     let release = SlotClaimRelease { id, fence, actor, reason };
     if ctx.store.slot_claim(id).await?.whole_node {
@@ -142,12 +149,45 @@ pub(crate) async fn release(
     }
     let claim = match ctx.store.release_slot_claim(ctx.now(), release.clone()).await {
         Err(error) if error.code() == ProblemCode::ClaimInUse.as_str() => {
+            hold_release(&ctx, &caller, &release, kept).await?;
             ctx.store.begin_slice_release(ctx.now(), release).await?
         }
         released => released?,
     };
     ctx.wake_engine();
     Ok(Json(view_with_run(&ctx, claim).await?))
+}
+
+/// Counts the release of a launched claim as erasing: the drives of its slots are erased. Once it has
+/// begun, the same release again is not counted.
+async fn hold_release(
+    ctx: &Ctx,
+    caller: &Caller,
+    asked: &SlotClaimRelease,
+    kept: Value,
+) -> ApiResult<()> {
+    let claim = ctx.store.slot_claim(asked.id).await?;
+    if !matches!(claim.state, ClaimState::Preparing | ClaimState::InUse) {
+        return Ok(());
+    }
+    let node = ctx.store.node(claim.node_id).await?;
+    let site = ctx.store.site(node.site_id).await?;
+    let checked = CheckedRequest {
+        guarded: Guarded::Erase(1),
+        kind: ApprovalKind::ClaimRelease,
+        site: &site,
+        node_id: Some(node.id),
+        summary: format!("the release of claim {} on {}", claim.id, node.hostname),
+        reason: asked.reason.clone(),
+        request: ApprovalRequest {
+            method: "DELETE".to_owned(),
+            path: "/api/v1/admin/slice-claims/{claim}".to_owned(),
+            key: claim.id.to_string(),
+            body: kept,
+        },
+        target: json!({ "claim": claim.id, "fence": claim.fence }),
+    };
+    second_person::check(ctx, caller, checked).await
 }
 
 /// The claim that an identifier, or the begin of one that no other has, names.
@@ -162,7 +202,9 @@ pub(crate) async fn find_claim(ctx: &Ctx, text: &str) -> ApiResult<ClaimId> {
 /// The claim with its launch or release.
 pub(crate) async fn view_with_run(ctx: &Ctx, claim: SlotClaim) -> ApiResult<ClaimView> {
     let stored = ctx.store.slice_run(claim.id).await?;
-    let mut view = view(claim);
+    let proofs =
+        if claim.whole_node { ctx.store.claim_proofs(claim.id).await? } else { Vec::new() };
+    let mut view = ClaimView { proofs, ..view(claim) };
     if let Some(stored) = stored {
         (view.run, view.proofs) = (Some(stored.run), stored.proofs);
     }

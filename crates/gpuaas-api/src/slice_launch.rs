@@ -11,13 +11,14 @@ use gpuaas_store::{NewSliceLaunch, SlotRecovery};
 use gpuaas_types::claim::{ClaimState, ClaimView};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::slice::{
-    MOST_USER_DATA_BYTES, SliceLaunchRequest, SlotRecoveryRequest, is_image_name, silencing_key,
+    MOST_USER_DATA_BYTES, SliceLaunchRequest, SlotRecoveryRequest, is_image_name,
 };
 use gpuaas_types::slot::SlotInventory;
 
 use crate::body::{Body, Key, Keys};
 use crate::caller::Caller;
 use crate::ctx::Ctx;
+use crate::guest_user_data::silencing_key;
 use crate::node_view::find_node;
 use crate::problem::{ApiResult, invalid, problem};
 use crate::slice_claims::{find_claim, view_with_run};

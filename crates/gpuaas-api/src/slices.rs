@@ -8,8 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use gpuaas_core::slots::map_difference;
 use gpuaas_store::{NewSlotApproval, SliceTopology, StoredSlot};
-use gpuaas_types::NodeId;
-use gpuaas_types::agent::Operation;
+use gpuaas_types::agent::{Gate, Operation};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::slot::{
@@ -17,6 +16,7 @@ use gpuaas_types::slot::{
     SlotState, SlotView,
 };
 use gpuaas_types::task::{TaskRequest, TaskView};
+use gpuaas_types::{NodeId, SiteId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -99,9 +99,50 @@ pub(crate) async fn approve(
         let wanted = format!("the digest of the map, {DIGEST_DIGITS} hexadecimal digits");
         return Err(invalid("digest", wanted).into());
     }
+    if let Some(profile) = profile_without_slices(&ctx, node_id).await? {
+        let detail = format!("{text} has profile {profile}, which makes no slice host");
+        let hint = format!(
+            "deploy it with a profile of slices: `gpuaas node reimage {text} --profile PROFILE \
+             --reason WHY`"
+        );
+        return Err(problem(ProblemCode::NotASliceHost).with_detail(detail).with_hint(hint).into());
+    }
     let new = NewSlotApproval { node_id, digest, slots, actor, reason };
     let slots = ctx.store.approve_slots(ctx.now(), new).await?;
     Ok(Json(SlotInventory::new(slots.into_iter().map(view).collect())))
+}
+
+/// Name of the node's profile where that makes no slice host; none: it does.
+async fn profile_without_slices(ctx: &Ctx, node_id: NodeId) -> ApiResult<Option<String>> {
+    let profile_id = ctx.store.node(node_id).await?.profile_id;
+    let brief = ctx.store.profile_briefs([profile_id]).await?.remove(&profile_id);
+    if brief.is_none_or(|one| ctx.bundles.has_gate(&one.bundle_pins, Gate::SliceReady)) {
+        return Ok(None);
+    }
+    Ok(Some(ctx.store.profile(profile_id).await?.status.name))
+}
+
+/// Hosts of a site, or of every site, that have free slots and a profile that makes no slice host, as the
+/// end of a refusal; empty: there are none. Their slots were approved under another profile, or before
+/// that was refused.
+pub(crate) async fn unusable_hosts(ctx: &Ctx, site_id: Option<SiteId>) -> ApiResult<String> {
+    let free = ctx.store.slots(site_id, None).await?;
+    let free = free.into_iter().filter(|slot| slot.state == SlotState::Free);
+    let hosts: BTreeMap<NodeId, String> = free.map(|slot| (slot.node_id, slot.hostname)).collect();
+    let mut unusable = Vec::new();
+    for (node_id, hostname) in hosts {
+        if profile_without_slices(ctx, node_id).await?.is_some() {
+            unusable.push(hostname);
+        }
+    }
+    if unusable.is_empty() {
+        return Ok(String::new());
+    }
+    Ok(format!(
+        "; hosts with free slots whose profile makes no slice host: {} (`gpuaas node reimage HOST \
+         --profile PROFILE`)",
+        unusable.join(", ")
+    ))
 }
 
 /// The query of [`list`].

@@ -1,9 +1,9 @@
 //! Reading request bodies so that a mistake is named, with its place and what was meant.
 //!
-//! A body is first read the fast way. Only when that fails is it read again through the
-//! deserializer here, whose error type keeps what serde's own throws away: the path, the unknown
-//! name, and the names that would have been known. It never repeats a value, because the value in
-//! the wrong place may be a password.
+//! A body is parsed to JSON once, with a field that is given twice as a mistake, and read from there
+//! by the deserializer here. Its error type keeps what serde's own drops: the path, the unknown name,
+//! and the names that would be known. It never repeats a value, because the value in the wrong place
+//! may be a password. Types are read by this deserializer alone, so each is compiled once.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use gpuaas_types::codes::ProblemCode;
 use serde::Serialize;
 use serde::de::value::StrDeserializer;
 use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
-    Unexpected, Visitor,
+    self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer,
+    MapAccess, SeqAccess, Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
@@ -30,22 +30,88 @@ const ALIKE: f64 = 0.75;
 /// # Errors
 /// `malformed_json` with the position, `unknown_field`, `missing_field` or `invalid_field`.
 pub(crate) fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let error = match serde_json::from_slice::<T>(bytes) {
-        Ok(value) => return Ok(value),
-        Err(error) => error,
-    };
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+    from_value(&parse(bytes)?)
+}
+
+/// Parses a body.
+fn parse(bytes: &[u8]) -> Result<Value, Problem> {
+    serde_json::from_slice::<UniqueFields>(bytes).map(|body| body.0).map_err(|error| {
+        if error.is_data() {
+            return problem(ProblemCode::InvalidField).with_detail(error.to_string());
+        }
         problem(ProblemCode::MalformedJson).with_detail(if bytes.is_empty() {
             "the body is empty".to_owned()
         } else {
             error.to_string()
         })
-    })?;
-    from_value::<T>(&value).and_then(|_| {
-        let (line, column) = (error.line(), error.column());
-        let detail = format!("a field is given twice, before line {line} column {column}");
-        Err(problem(ProblemCode::InvalidField).with_detail(detail))
     })
+}
+
+/// A JSON value in which no object has a field twice; `serde_json::Value` takes the last one.
+struct UniqueFields(Value);
+
+impl<'de> Deserialize<'de> for UniqueFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueFieldsVisitor).map(Self)
+    }
+}
+
+struct UniqueFieldsVisitor;
+
+impl<'de> Visitor<'de> for UniqueFieldsVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(UniqueFields(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            let UniqueFields(value) = fields.next_value()?;
+            if object.contains_key(&name) {
+                return Err(de::Error::custom(format!("the field {name} is given twice")));
+            }
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
+    }
 }
 
 /// Reads a JSON value into `T`.

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_bundle::{Envelope, SigningKey, order};
-use gpuaas_store::{ExposeSecret as _, SecretString, StoreError};
+use gpuaas_store::{ExposeSecret as _, NewAuditEntry, SecretString, StoreError};
 use gpuaas_types::NodeId;
 use gpuaas_types::agent::{
     AssignedTask, SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys,
@@ -33,8 +33,8 @@ pub(crate) async fn stage_key(
 ) -> ApiResult<(StatusCode, Json<TaskKeys>)> {
     ensure_active_key(&ctx).await?;
     let (public_key, secret) = new_key()?;
-    ctx.store.add_task_key(&public_key, &secret, false).await?;
-    ctx.audit(caller.name(), "task_key.stage", &public_key, json!({})).await;
+    let audit = NewAuditEntry::new(caller.name(), "task_key.stage", &public_key, json!({}));
+    ctx.store.add_task_key(ctx.now(), &public_key, &secret, Some(audit)).await?;
     Ok((StatusCode::CREATED, Json(read_anew(&ctx).await?)))
 }
 
@@ -51,8 +51,8 @@ pub(crate) async fn activate(
     Body(asked): Body<ActivateTaskKey>,
 ) -> ApiResult<Json<TaskKeys>> {
     let until = ctx.now().plus_seconds(f64::from(asked.grace_seconds));
-    ctx.store.activate_task_key(until).await?;
-    ctx.audit(caller.name(), "task_key.activate", "", json!(asked)).await;
+    let audit = NewAuditEntry::new(caller.name(), "task_key.activate", "", json!(asked));
+    ctx.store.activate_task_key(ctx.now(), until, audit).await?;
     read_anew(&ctx).await.map(Json)
 }
 
@@ -62,8 +62,8 @@ pub(crate) async fn retire(
     caller: Caller,
     Body(asked): Body<RetireTaskKey>,
 ) -> ApiResult<Json<TaskKeys>> {
-    ctx.store.retire_task_key(&asked.public_key).await?;
-    ctx.audit(caller.name(), "task_key.retire", &asked.public_key, json!({})).await;
+    let audit = NewAuditEntry::new(caller.name(), "task_key.retire", &asked.public_key, json!({}));
+    ctx.store.retire_task_key(ctx.now(), &asked.public_key, audit).await?;
     read_anew(&ctx).await.map(Json)
 }
 
@@ -111,7 +111,7 @@ async fn ensure_active_key(ctx: &Ctx) -> ApiResult<TaskKeys> {
     let mut keys = ctx.store.task_keys().await?;
     if keys.revision == 0 {
         let (public_key, secret) = new_key()?;
-        ctx.store.add_task_key(&public_key, &secret, true).await?;
+        ctx.store.add_task_key(now, &public_key, &secret, None).await?;
         keys = ctx.store.task_keys().await?;
     }
     ctx.known_task_keys().note(now, &keys);

@@ -14,11 +14,12 @@ use serde_json::json;
 use crate::access::TOKEN_PREFIX;
 use crate::auth;
 use crate::body::{Body, Key, QueryParams, WholeListFilter};
-use crate::caller::Caller;
+use crate::caller::{Caller, RESERVED_NAMES};
 use crate::check;
 use crate::ctx::Ctx;
 use crate::pages::list_filter;
 use crate::problem::{ApiResult, invalid, problem};
+use crate::second_person;
 
 /// Longest life of a token that has an end, in seconds: ten years.
 const LONGEST_SECONDS: u64 = 10 * 366 * 86_400;
@@ -43,6 +44,9 @@ pub(crate) async fn create(
     Body(asked): Body<TokenRequest>,
 ) -> ApiResult<(StatusCode, Json<MintedToken>)> {
     check::name("name", &asked.name)?;
+    if RESERVED_NAMES.contains(&asked.name.as_str()) {
+        return Err(invalid("name", format!("{:?} is a reserved name", asked.name)).into());
+    }
     let reason = check::reason(&asked.reason)?;
     check_grants(&ctx, &asked.grants).await?;
     let now = ctx.now();
@@ -61,6 +65,9 @@ pub(crate) async fn create(
         Some("") => return Err(invalid("person", "it is empty").into()),
         Some(person) => check::plain_text(person, PERSON_CHARS),
     };
+    if person != caller.person() {
+        second_person::refuse_new_person(&ctx, &person, &asked.grants).await?;
+    }
     let token = auth::mint(TOKEN_PREFIX)?;
     let id = TokenId::new(&*ctx.ids, now);
     let entry = NewAuditEntry {
@@ -88,7 +95,7 @@ pub(crate) async fn create(
 /// Roles that say something, at sites that are there.
 async fn check_grants(ctx: &Ctx, grants: &[RoleGrant]) -> ApiResult<()> {
     if !(1..=MOST_GRANTS).contains(&grants.len()) {
-        return Err(invalid("grants", format!("1 to {MOST_GRANTS} roles are wanted")).into());
+        return Err(invalid("grants", format!("expected 1 to {MOST_GRANTS} roles")).into());
     }
     for (index, grant) in grants.iter().enumerate() {
         let field = format!("grants.{index}.sites");

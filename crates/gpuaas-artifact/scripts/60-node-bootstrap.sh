@@ -64,6 +64,8 @@ ExecStart=/usr/local/bin/gpuaas-node-agent run --config /etc/gpuaas/agent.json
 Restart=always
 RestartSec=10
 RestartPreventExitStatus=3
+# A dump would hold the node's key and the secret inputs of bundles.
+LimitCORE=0
 NoNewPrivileges=yes
 LockPersonality=yes
 RestrictRealtime=yes

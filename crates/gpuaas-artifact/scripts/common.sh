@@ -20,6 +20,7 @@ WORK="$(mktemp -d)"
 PROGRESS_URL=""
 BOOTSTRAP_TOKEN=""
 FAILURE=""
+ATTEMPT=""
 
 log() {
   printf '%s gpuaas %s: %s\n' "$(date -u +%FT%TZ)" "$PHASE" "$*" >&2
@@ -90,6 +91,7 @@ load_config() {
   BOOTSTRAP_TOKEN="${INPUT[bootstrap_token]}"
   CONTROL_PLANE_URL="${INPUT[control_plane_url]%/}"
   PROGRESS_URL="$CONTROL_PLANE_URL/bootstrap/v1/runs/$RUN_ID/progress"
+  number_attempt
   value="${INPUT[limits.retry_milliseconds]}"
   printf -v RETRY_PAUSE '%d.%03d' "$((10#$value / 1000))" "$((10#$value % 1000))"
   TLS=()
@@ -112,17 +114,39 @@ place() {
   mv -f "$temporary" "$1"
 }
 
+# Numbers this execution of the scripts: the control plane judges a phase by its latest attempt. The
+# seconds of the clock let the number grow where the file was lost.
+number_attempt() {
+  local file="$SITE_STATE/attempt" last="" now
+  if [[ -r "$file" ]]; then read -r -n 16 last <"$file" || true; fi
+  [[ "$last" =~ ^[0-9]{1,15}$ ]] || last=0
+  now="$(date +%s)"
+  ATTEMPT=$((10#$last + 1))
+  if ((now > ATTEMPT)); then ATTEMPT="$now"; fi
+  printf '%s\n' "$ATTEMPT" | place "$file" 644 || log "the number of the attempt was not kept"
+}
+
 # METHOD URL OUT [BODY_FILE]: prints the HTTP status, 000 when nothing answered. The token goes
 # through a pipe or the environment, never through an argument list that other users can read.
 http() {
   local method="$1" url="$2" out="$3" body="${4:-}"
+  local own=no
+  if [[ "$url" == "$CONTROL_PLANE_URL"/* ]]; then own=yes; fi
   local arguments=(--silent --show-error --proto '=http,https' --connect-timeout 5
     --request "$method" --output "$out" --write-out '%{http_code}' "${TLS[@]}")
   if ! command -v curl >/dev/null; then
-    GPUAAS_TOKEN="$BOOTSTRAP_TOKEN" http_python "$method" "$url" "$out" "$body" || true
+    if [[ "$own" == yes ]]; then
+      GPUAAS_TOKEN="$BOOTSTRAP_TOKEN" http_python "$method" "$url" "$out" "$body" || true
+    else
+      GPUAAS_TOKEN="" http_python "$method" "$url" "$out" "$body" || true
+    fi
   elif [[ -n "$body" ]]; then
     curl "${arguments[@]}" --max-time 15 --header 'Content-Type: application/json' \
       --data-binary "@$body" \
+      --config <(printf 'header = "Authorization: Bearer %s"\n' "$BOOTSTRAP_TOKEN") "$url" || true
+  elif [[ "$own" == yes ]]; then
+    # No redirect: the token is for the control plane alone.
+    curl "${arguments[@]}" --max-time 900 --speed-limit 1024 --speed-time 30 \
       --config <(printf 'header = "Authorization: Bearer %s"\n' "$BOOTSTRAP_TOKEN") "$url" || true
   else
     curl "${arguments[@]}" --location --max-time 900 --speed-limit 1024 --speed-time 30 \
@@ -138,14 +162,21 @@ headers, data = {}, None
 if body:
     with open(body, "rb") as file:
         data = file.read()
-    headers = {"Content-Type": "application/json",
-               "Authorization": "Bearer " + os.environ["GPUAAS_TOKEN"]}
+    headers["Content-Type"] = "application/json"
+if os.environ["GPUAAS_TOKEN"]:
+    headers["Authorization"] = "Bearer " + os.environ["GPUAAS_TOKEN"]
 context = ssl.create_default_context()
 if os.path.exists(ca):
     context.load_verify_locations(ca)
 request = urllib.request.Request(url, data=data, headers=headers, method=method)
+class Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None
+handlers = [urllib.request.HTTPSHandler(context=context)]
+if "Authorization" in headers:
+    handlers.append(Stay())
 try:
-    with urllib.request.urlopen(request, timeout=15, context=context) as answer:
+    with urllib.request.build_opener(*handlers).open(request, timeout=15) as answer:
         with open(out, "wb") as file:
             while chunk := answer.read(1 << 16):
                 file.write(chunk)
@@ -158,22 +189,41 @@ except OSError as error:
 ' "$1" "$2" "$3" "$4" "$CA_FILE"
 }
 
-# STATUS MESSAGE: tells the control plane; bounded, and never fatal.
-callback() {
-  local attempt code body="$WORK/progress.json" attempts="${INPUT[limits.callback_attempts]:-1}"
-  [[ -n "$PROGRESS_URL" ]] || return 0
+# STATUS MESSAGE [ATTEMPT]: prints the body of a callback.
+progress_body() {
   python3 -I -S -c '
 import json, sys
 phase, status, message = (a.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
                           for a in sys.argv[1:4])
-print(json.dumps({"phase": phase, "status": status, "message": message[:2000]}))
-' "$PHASE" "$1" "${2//"$BOOTSTRAP_TOKEN"/***}" >"$body" || return 0
+body = {"phase": phase, "status": status, "message": message[:2000]}
+if sys.argv[4]:
+    body["attempt"] = int(sys.argv[4])
+print(json.dumps(body))
+' "$PHASE" "$1" "${2//"$BOOTSTRAP_TOKEN"/***}" "${3:-}"
+}
+
+# STATUS MESSAGE: tells the control plane; bounded, and never fatal.
+callback() {
+  local attempt code body="$WORK/progress.json" attempts="${INPUT[limits.callback_attempts]:-1}"
+  local number="$ATTEMPT"
+  [[ -n "$PROGRESS_URL" ]] || return 0
+  progress_body "$1" "$2" "$number" >"$body" || return 0
   for ((attempt = 1; attempt <= attempts; attempt++)); do
     if ((attempt > 1)); then sleep "$RETRY_PAUSE"; fi
     code="$(http POST "$PROGRESS_URL" /dev/null "$body")" || code=000
     case "$code" in
       2??) return 0 ;;
       408 | 425 | 429 | 5?? | 000) log "callback $1: HTTP $code" ;;
+      400)
+        # A control plane of an earlier version knows no attempts.
+        if [[ -z "$number" ]]; then
+          log "callback $1 was refused: HTTP $code"
+          return 0
+        fi
+        number=""
+        attempt=0
+        progress_body "$1" "$2" >"$body" || return 0
+        ;;
       *)
         log "callback $1 was refused: HTTP $code"
         return 0

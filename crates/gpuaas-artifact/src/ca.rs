@@ -109,7 +109,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A self-signed certificate that openssl wrote for the test ("gpuaas test ca").
-    pub(crate) const CA: &str = include_str!("../tests/ca.pem");
+    pub(crate) const CA: &str = include_str!("tests/ca.pem");
 
     #[test]
     fn counts_certificates_and_tolerates_comments() {

@@ -21,6 +21,8 @@ mod mime;
 pub mod scripts;
 pub mod source;
 pub mod store;
+#[cfg(test)]
+mod tests;
 pub mod user_data;
 
 pub use ca::{CaError, ca_bundle_ends_at, validate_ca_bundle};

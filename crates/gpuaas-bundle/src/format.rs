@@ -5,8 +5,10 @@ use serde::de::DeserializeOwned;
 
 /// The newest format of manifests that this version reads. A field or a check that an older agent would
 /// misread raises it; 2 brought `unless_required` and the checks of what guests reach, 3 values of one host
-/// each and the metrics of Netdata.
-pub const FORMAT: u32 = 3;
+/// each and the metrics of Netdata, 4 the checks of pages, module IDs and several kernel arguments, the phase
+/// that establishes each effect, packages by switch, and the checks of sshd's settings, of a unit's command
+/// and of NVSwitch fabrics.
+pub const FORMAT: u32 = 4;
 
 pub(crate) const fn first_format() -> u32 {
     1

@@ -13,14 +13,18 @@ use gpuaas_types::agent::{AgentVersion, HostCheck};
 use serde::{Deserialize, Serialize};
 
 use crate::bundle_kind::{AGENT_FILE, BundleKind};
+pub use crate::expectation::{BY_REQUIRED, EstablishedCheck, Expectation};
 use crate::format::{self, FORMAT};
 use crate::host_value;
 use crate::input::{self, Input, InputError, Inputs, is_path};
+pub use crate::packages::Packages;
 
 /// Name of the manifest in a bundle's folder.
 pub const SOURCE_NAME: &str = "bundle.yaml";
 /// Name of the manifest in an archive.
 pub const ARCHIVED_NAME: &str = "manifest.json";
+/// The format that brought who establishes an effect.
+const FORMAT_OF_BY: u32 = 4;
 /// Longest time that a phase may take, in seconds.
 const MAX_PHASE_SECONDS: u32 = 4 * 3600;
 
@@ -77,24 +81,6 @@ pub struct Requirement {
     pub with: Inputs,
 }
 
-/// Debian packages of a bundle.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Packages {
-    /// Packages without which the bundle fails.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub required: Vec<String>,
-    /// Packages whose absence is only logged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub optional: Vec<String>,
-}
-
-impl Packages {
-    fn is_none(&self) -> bool {
-        self.required.is_empty() && self.optional.is_empty()
-    }
-}
-
 /// One script of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -114,35 +100,6 @@ pub struct ManifestPhase {
     /// Paths of the node below which the phase changes files. It changes no others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touches: Vec<String>,
-}
-
-/// A check, and when it applies.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Expectation {
-    /// Boolean input; where it is 0, the check does not apply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub only_when: Option<String>,
-    /// Gates that the check blocks, such as `slice_ready`; empty: the check only informs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gates: Vec<Gate>,
-    /// Whether the check blocks its gates only where another bundle of the host requires this one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub when_required: bool,
-    /// Whether it blocks its gates only where none does.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unless_required: bool,
-    /// The [`HostCheck`], with placeholders.
-    #[serde(flatten)]
-    pub check: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Expectation {
-    /// Whether the check blocks `gate`; `required`: whether another bundle requires its bundle.
-    #[must_use]
-    pub fn blocks(&self, gate: Gate, required: bool) -> bool {
-        let applies = if required { !self.unless_required } else { !self.when_required };
-        self.gates.contains(&gate) && applies
-    }
 }
 
 /// What is wrong with a manifest, and where.
@@ -322,11 +279,44 @@ impl Manifest {
         self.checks_where(values, |expected| expected.blocks(gate, required) && is_public(expected))
     }
 
+    /// [`Self::gate_checks`] with what establishes each.
+    ///
+    /// # Errors
+    /// See [`Self::checks`].
+    pub fn established_checks(
+        &self,
+        gate: Gate,
+        values: &Inputs,
+        required: bool,
+    ) -> Result<Vec<EstablishedCheck>, ManifestFault> {
+        self.established_where(values, |expected| expected.blocks(gate, required))
+    }
+
     fn checks_where(
         &self,
         values: &Inputs,
         applies: impl Fn(&Expectation) -> bool,
     ) -> Result<Vec<HostCheck>, ManifestFault> {
+        let established = self.established_where(values, applies)?;
+        Ok(established.into_iter().map(|one| one.check).collect())
+    }
+
+    /// The bundle and the phase that `by` names.
+    fn establisher(&self, by: Option<&str>) -> (String, Option<String>) {
+        match by {
+            None | Some(BY_REQUIRED) => (self.name.clone(), None),
+            Some(by) => match by.split_once('/') {
+                Some((bundle, phase)) => (bundle.to_owned(), Some(phase.to_owned())),
+                None => (self.name.clone(), Some(by.to_owned())),
+            },
+        }
+    }
+
+    fn established_where(
+        &self,
+        values: &Inputs,
+        applies: impl Fn(&Expectation) -> bool,
+    ) -> Result<Vec<EstablishedCheck>, ManifestFault> {
         let mut checks = Vec::new();
         for (index, expected) in self.expects.iter().enumerate() {
             if !applies(expected) || !self.applies(expected.only_when.as_deref(), values) {
@@ -336,11 +326,14 @@ impl Manifest {
             let document = serde_json::Value::Object(expected.check.clone());
             let filled = input::fill_placeholders(&document, &self.inputs, values)
                 .map_err(|error| fault(error.to_string()))?;
-            checks.push(serde_json::from_value(filled).map_err(|error| {
+            let check = serde_json::from_value(filled).map_err(|error| {
                 // The error's own text may show a value.
                 let hidden = self.mentions_secret(&document.to_string());
                 fault(if hidden { "a secret does not fit".to_owned() } else { error.to_string() })
-            })?);
+            })?;
+            let (bundle, phase) = self.establisher(expected.by.as_deref());
+            let otherwise = expected.otherwise.clone();
+            checks.push(EstablishedCheck { check, bundle, phase, otherwise });
         }
         Ok(checks)
     }
@@ -366,10 +359,13 @@ impl Manifest {
         self.faults_of_inputs(&mut report);
         host_value::faults(&self.inputs, self.format, &mut report);
         self.faults_of_phases(files, &mut report);
-        for package in self.packages.required.iter().chain(&self.packages.optional) {
+        for package in self.packages.all() {
             if input::InputType::Package.parse(package).is_err() {
                 report("packages", format!("{package:?} is not a package's name"));
             }
+        }
+        for name in self.packages.when.keys() {
+            self.fault_of_condition("packages.when", Some(name), &mut report);
         }
         self.faults_of_checks(&mut report);
         faults
@@ -494,15 +490,40 @@ impl Manifest {
     /// none.
     fn faults_of_checks(&self, report: &mut impl FnMut(&str, String)) {
         for (index, expected) in self.expects.iter().enumerate() {
-            self.fault_of_condition(
-                &format!("expects[{index}]"),
-                expected.only_when.as_deref(),
-                report,
-            );
+            let at = format!("expects[{index}]");
+            self.fault_of_condition(&at, expected.only_when.as_deref(), report);
+            if let Some(reason) = self.fault_of_establisher(expected) {
+                report(&at, reason);
+            }
         }
         if let Err(fault) = self.checks(&self.samples()) {
             report(&fault.at, fault.text);
         }
+    }
+
+    /// What is wrong with who establishes an effect. From format 4 on a site bootstrap names it for each.
+    fn fault_of_establisher(&self, expected: &Expectation) -> Option<String> {
+        let has_phases = self.kind == BundleKind::SiteBootstrap;
+        let Some(by) = expected.by.as_deref() else {
+            let wanted = has_phases && (FORMAT_OF_BY..=FORMAT).contains(&self.format);
+            return wanted.then(|| {
+                "by: name the phase that establishes the effect, so that a repair can force it"
+                    .to_owned()
+            });
+        };
+        let requires =
+            |name: &str| self.requires.iter().any(|one| one.bundle.split('@').next() == Some(name));
+        let known = match by.split_once('/') {
+            _ if by == BY_REQUIRED => !self.requires.is_empty(),
+            Some((bundle, phase)) => requires(bundle) && is_name(phase),
+            None => self.phases.iter().any(|phase| phase.name == by),
+        };
+        if self.format < FORMAT_OF_BY || !has_phases {
+            return Some(format!("by: only a site bootstrap of format {FORMAT_OF_BY} has it"));
+        }
+        (!known).then(|| {
+            format!("by: {by:?} is neither a phase of the bundle nor one of a required bundle")
+        })
     }
 
     /// A value of each input: its default, or something of its type.
@@ -518,82 +539,4 @@ impl Manifest {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn manifest(change: serde_json::Value) -> Manifest {
-        let mut base = serde_json::json!({
-            "name": "site-net", "version": "1.0.0", "kind": "site_bootstrap",
-            "about": "network of a site",
-            "inputs": {
-                "netdata": {"type": "boolean", "about": "telemetry", "default": "1", "environment": "NETDATA"},
-                "hcas": {"type": "integer", "about": "HCAs", "default": "8", "environment": "HCAS"},
-            },
-            "phases": [{"name": "net", "run": "phases/net.sh", "timeout_seconds": 60, "touches": ["/etc/netplan"]}],
-            "expects": [
-                {"check": "infiniband_up", "count": "{hcas}"},
-                {"only_when": "netdata", "check": "unit_active", "unit": "netdata.service"},
-            ],
-        });
-        for (name, value) in change.as_object().unwrap() {
-            base[name] = value.clone();
-        }
-        serde_json::from_value(base).unwrap()
-    }
-
-    fn faults(change: serde_json::Value) -> Vec<String> {
-        let files = ["phases/net.sh".to_owned()].into();
-        manifest(change).faults(&files).iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn a_good_manifest_has_no_fault_and_its_checks_have_values() {
-        assert_eq!(faults(serde_json::json!({})), [""; 0]);
-        assert_eq!(faults(serde_json::json!({"format": 9})), ["format: from 1 to 3"]);
-        let manifest = manifest(serde_json::json!({}));
-        let set = [("netdata".to_owned(), "no".to_owned()), ("hcas".to_owned(), "4".to_owned())];
-        let values = manifest.resolve(&set.into()).unwrap();
-        assert_eq!(manifest.checks(&values).unwrap(), [HostCheck::InfinibandUp { count: 4 }]);
-        let values = manifest.resolve(&Inputs::new()).unwrap();
-        assert_eq!(manifest.checks(&values).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn every_fault_is_named_with_its_path() {
-        let all = [
-            serde_json::json!({"name": "Site"}),
-            serde_json::json!({"about": ""}),
-            serde_json::json!({"phases": []}),
-            serde_json::json!({"kind": "post_deploy_validation"}),
-            serde_json::json!({"kind": "post_deploy_validation", "phases": [], "inputs": {
-                "token": {"type": "string", "about": "x", "environment": "TOKEN", "secret": true},
-            }, "expects": [{"check": "file_exists", "path": "/x"}]}),
-            serde_json::json!({"requires": [
-                {"bundle": "site-net@1"}, {"bundle": "a@1", "with": {"x": "{nosuch}"}},
-                {"bundle": "a@2"}, {"bundle": "b"},
-            ]}),
-            serde_json::json!({"inputs": {
-                "Bad": {"type": "string", "about": "x", "environment": "lower"},
-                "token": {"type": "string", "about": "x", "environment": "TOKEN", "default": "s", "secret": true},
-                "twin": {"type": "integer", "about": "", "environment": "TOKEN", "default": "x"},
-            }, "expects": []}),
-            serde_json::json!({"phases": [
-                {"name": "net", "run": "phases/net.sh", "timeout_seconds": 0, "only_when": "hcas"},
-                {"name": "net", "run": "../x.sh", "timeout_seconds": 1, "only_when": "nosuch", "touches": ["etc"]},
-            ]}),
-            serde_json::json!({"packages": {"required": ["bash; rm"]}}),
-            serde_json::json!({"expects": [{"check": "shell", "run": "true"}]}),
-            serde_json::json!({"expects": [{"check": "unit_active", "unit": "{nosuch}"}]}),
-            serde_json::json!({"expects": [{"check": "infiniband_up", "count": "{hcas:port}"}]}),
-        ];
-        let text: Vec<String> = all.into_iter().flat_map(faults).collect();
-        insta::assert_snapshot!(text.join("\n"));
-    }
-
-    #[test]
-    fn an_unknown_field_is_refused() {
-        let text = r#"{"name":"a","version":"1","kind":"site_bootstrap","about":"x","phase":[]}"#;
-        let error = serde_json::from_str::<Manifest>(text).unwrap_err().to_string();
-        assert!(error.contains("unknown field `phase`"), "{error}");
-    }
-}
+mod tests;

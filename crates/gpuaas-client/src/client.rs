@@ -74,6 +74,13 @@ fn with_scheme(server: &str) -> String {
     format!("http://{host}{port}/{rest}")
 }
 
+/// Answer of `POST /console/login-addresses`.
+#[derive(serde::Deserialize)]
+struct ConsoleAddress {
+    path: String,
+    expires_in_seconds: f64,
+}
+
 impl ApiClient {
     /// The control plane at `server`, asked with `token`.
     ///
@@ -382,6 +389,19 @@ impl ApiClient {
         body: &BatchActionRequest,
     ) -> Result<BatchResource, Failure> {
         self.send(Method::POST, &["batches", key, order], Some(body)).await
+    }
+
+    /// `POST /console/login-addresses`: the address of the console, which signs in once within a
+    /// minute, and the seconds for which it does.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn console_address(&self) -> Result<(String, f64), Failure> {
+        let mut url = self.base.clone();
+        url.set_path("/console/login-addresses");
+        let answer: ConsoleAddress = self.answer(self.http.post(url.clone())).await?;
+        url.set_path(&answer.path);
+        Ok((url.to_string(), answer.expires_in_seconds))
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, Failure> {

@@ -530,8 +530,7 @@ pub fn run(run: &RunView, style: Style) -> String {
     }
     if !run.checks.is_empty() {
         let rows = run.checks.iter().map(|check| {
-            let passed = if check.passed { "passed" } else { "failed" };
-            vec![check.name.clone(), passed.to_owned(), check.evidence.clone()]
+            vec![check.name.clone(), check.verdict().to_owned(), check.evidence.clone()]
         });
         text.push('\n');
         text.push_str(&table(style, &["CHECK", "RESULT", "EVIDENCE"], rows));

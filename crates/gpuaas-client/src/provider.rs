@@ -112,7 +112,12 @@ impl Denial {
     fn text(&self) -> String {
         let text = self.error_description.as_deref().unwrap_or_default();
         let text = format!("{} {text}", self.error);
-        text.chars().filter(|c| !c.is_control()).take(200).collect::<String>().trim().to_owned()
+        text.chars()
+            .filter(|c| !gpuaas_types::text::is_invisible(*c))
+            .take(200)
+            .collect::<String>()
+            .trim()
+            .to_owned()
     }
 }
 

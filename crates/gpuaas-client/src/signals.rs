@@ -25,6 +25,18 @@ pub fn stop() -> Result<impl Future<Output = ()> + Send, Failure> {
     })
 }
 
+/// Keeps the memory of this process out of core dumps and away from other processes of its user: it holds
+/// keys and passwords.
+pub fn disable_core_dumps() {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let disabled = setrlimit(Resource::Core, none)
+        .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable));
+    if let Err(error) = disabled {
+        tracing::warn!(%error, "core dumps stay enabled");
+    }
+}
+
 /// Allows as many open files as the system grants: a thousand agents are a thousand connections.
 pub fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};

@@ -47,7 +47,10 @@ pub fn table_dropping(
 
 /// The text without line ends and escapes: neither belongs into a row.
 fn one_line(cell: &str) -> String {
-    cell.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    cell.trim_end()
+        .chars()
+        .map(|c| if gpuaas_types::text::is_invisible(c) { ' ' } else { c })
+        .collect()
 }
 
 fn widths(lines: &[Vec<String>]) -> Vec<usize> {

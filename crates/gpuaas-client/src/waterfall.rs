@@ -323,7 +323,7 @@ mod tests {
             step: Some(Step::SiteBootstrap),
             source: Source::Bootstrap,
             code: code.to_owned(),
-            text: format!("h200-ib@1.1.0 says that {phase} took it"),
+            text: format!("h200-ib@1.2.0 says that {phase} took it"),
         };
         run.timeline = vec![
             said(-1.0, "bundle_phase_finished", "before"),

@@ -294,7 +294,16 @@ impl ChainVerifier {
         }
         let head = AuditChainEnd { seq: self.seq, digest: hex::encode(self.digest) };
         let (rows, expired, anchor) = (self.rows, self.expired, self.anchor);
-        Ok(AuditVerdict { intact: true, rows, expired, anchor, head, fault: None })
+        Ok(AuditVerdict {
+            intact: true,
+            rows,
+            expired,
+            anchor,
+            head,
+            fault: None,
+            retention_seconds: None,
+            oldest_at: None,
+        })
     }
 }
 

@@ -126,6 +126,18 @@ pub struct ControlRecord {
     pub challenged_at: Option<Timestamp>,
     /// Names of the latest writes, the newest last. A write is named here before it is made.
     pub writers: Vec<String>,
+    /// Marks of other control planes that were written over, the latest last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overwritten: Vec<OverwrittenMark>,
+}
+
+/// A mark of another control plane that this one wrote over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverwrittenMark {
+    /// As [`ControlClaim::writer`]: the name of one write, which is never made again.
+    pub writer: String,
+    /// The count of our mark in its place.
+    pub count: u64,
 }
 
 impl ControlRecord {
@@ -146,6 +158,14 @@ impl ControlRecord {
         self.term = self.term.max(seen.map_or(0, |seen| seen.term));
         self.count = self.count.max(seen.map_or(0, |seen| seen.count)) + 1;
         self.written_at = Some(now);
+        let others = seen.filter(|seen| !self.writers.contains(&seen.writer));
+        if let Some(seen) = others {
+            let (writer, count) = (seen.writer.clone(), self.count);
+            self.overwritten.retain(|mark| mark.writer != writer);
+            self.overwritten.push(OverwrittenMark { writer, count });
+            let surplus = self.overwritten.len().saturating_sub(REMEMBERED_WRITES);
+            self.overwritten.drain(..surplus);
+        }
         self.writers.push(writer.clone());
         let surplus = self.writers.len().saturating_sub(REMEMBERED_WRITES);
         self.writers.drain(..surplus);
@@ -164,6 +184,12 @@ impl ControlRecord {
         if let Some(seen) = seen.filter(|seen| self.writers.contains(&seen.writer)) {
             self.confirmed = self.confirmed.max(seen.count);
         }
+    }
+
+    /// Whether the region has shown that our mark stood in the place of `seen`.
+    fn has_replaced(&self, seen: &ControlClaim) -> bool {
+        let mark = self.overwritten.iter().find(|mark| mark.writer == seen.writer);
+        mark.is_some_and(|mark| self.confirmed >= mark.count)
     }
 
     /// Notes that the database is not where it was when it was last written.
@@ -220,8 +246,8 @@ pub enum ControlDecision {
 pub struct ControlLook {
     /// What to do.
     pub decision: ControlDecision,
-    /// The region shows a mark of ours that is older than one that it has shown: it was restored
-    /// from a backup.
+    /// The region shows a mark that was written over, of ours or of another control plane: it was
+    /// restored from a backup.
     pub restored: bool,
 }
 
@@ -253,6 +279,11 @@ pub fn decide_control(
                 && seen.count < record.confirmed
                 && record.written_at.is_some_and(|written_at| seen.at < written_at) =>
         {
+            restored = true;
+            go_on(record, true, pace, now)
+        }
+        // Of a control plane that is gone, and of a time before ours: nobody writes a name twice.
+        Some(seen) if record.has_replaced(seen) => {
             restored = true;
             go_on(record, true, pace, now)
         }

@@ -104,6 +104,27 @@ fn a_copy_yields_to_its_original_without_having_changed_anything() {
     }
 }
 
+/// A region that shows the mark of a control plane that is gone, after it had shown ours in its place,
+/// was restored from a backup of that time.
+#[test]
+fn a_mark_of_another_that_was_written_over_and_comes_back_tells_of_a_restored_region() {
+    let (mut mark, mut former) = (None, Plane::new("former"));
+    former.check(&mut mark, at(0.0));
+    let backup = mark.clone();
+    let mut ours = Plane::new("ours");
+    let look = ours.check(&mut mark, at(10_000.0));
+    assert!(!look.restored && ours.record.may_change());
+    // Our write was lost on its way: what is there still is no news.
+    let mut lost = ours.clone();
+    assert!(!lost.check(&mut backup.clone(), at(10_060.0)).restored);
+    assert!(!ours.check(&mut mark, at(10_060.0)).restored);
+    mark.clone_from(&backup);
+    let look = ours.check(&mut mark, at(10_120.0));
+    assert!(look.restored && ours.record.may_change());
+    assert_eq!(mark.as_ref().map(|mark| mark.plane.as_str()), Some("ours"), "ours again");
+    assert!(!ours.check(&mut mark, at(10_180.0)).restored, "told once");
+}
+
 #[test]
 fn a_moved_database_goes_on_when_nobody_answers() {
     let (mut mark, mut original) = (None, Plane::new("p"));

@@ -12,6 +12,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout;
 
+/// Seconds after a call was given up in which the region, or a proxy before it, may still carry it
+/// out.
+///
+/// A busy region answers late and carries out all the same: a call stands in its queue, or in that of a
+/// proxy, whether or not its caller still waits. What ends that is the signature: a call is
+/// authenticated when its turn comes, and MAAS refuses one that was signed more than 300 s ago
+/// (docs/maas.md#authentication). The rest is for clocks that differ and for the call's own work.
+pub const LATE_EXECUTION_SECONDS: f64 = 6.0 * 60.0;
+
 /// A mutation of MAAS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "effect", rename_all = "snake_case")]
@@ -97,6 +106,11 @@ pub enum Effect {
         /// Name of the tag.
         name: String,
     },
+    /// `tags/NAME/ op=update_nodes`, which removes the machine's system id.
+    UntagMachine {
+        /// Name of the tag.
+        name: String,
+    },
     /// `op=deploy` with rendered user-data.
     Deploy {
         /// Normalised image.
@@ -173,6 +187,7 @@ impl Effect {
                 | Self::LinkSubnet { .. }
                 | Self::WriteTag { .. }
                 | Self::TagMachine { .. }
+                | Self::UntagMachine { .. }
         )
     }
 
@@ -193,6 +208,7 @@ impl Effect {
             Self::LinkSubnet { .. } => EffectKind::LinkSubnet,
             Self::WriteTag { .. } => EffectKind::WriteTag,
             Self::TagMachine { .. } => EffectKind::TagMachine,
+            Self::UntagMachine { .. } => EffectKind::UntagMachine,
             Self::Deploy { .. } => EffectKind::Deploy,
             Self::PowerOff => EffectKind::PowerOff,
             Self::PowerOn => EffectKind::PowerOn,
@@ -202,7 +218,9 @@ impl Effect {
         }
     }
 
-    /// Seconds after the intent before an unchanged machine counts as "it did not happen".
+    /// Seconds after MAAS itself answered with an error before an unchanged machine counts as "it did
+    /// not happen". A call without any answer is in doubt for longer, see
+    /// [`LATE_EXECUTION_SECONDS`].
     ///
     /// MAAS commits first and answers later (docs/maas.md#unknown-outcomes), so a change shows
     /// within seconds; a create may be held for 26 s by a duplicate BMC
@@ -229,6 +247,7 @@ impl Effect {
         let done = match self {
             Self::CreateMachine | Self::RegisterScript { .. } | Self::WriteTag { .. } => false,
             Self::TagMachine { name } => machine.tags.contains(name),
+            Self::UntagMachine { name } => !machine.tags.contains(name),
             Self::SetBootDisk { block_device_id } => machine.boot_disk_id == Some(*block_device_id),
             Self::SetStorageLayout { layout, root_device } => layout::find_by_maas_name(layout)
                 .is_some_and(|l| (l.matches)(machine, *root_device)),
@@ -271,6 +290,41 @@ impl Effect {
         };
         if done { Probe::Happened } else { Probe::NotYet }
     }
+
+    /// Whether the machine is where this brings it, whatever it was before: what a refusal after a
+    /// try of unknown outcome is compared with.
+    #[must_use]
+    pub fn is_shown_by(&self, machine: &MachineView, seen: &Observation) -> bool {
+        match self {
+            Self::Deploy { .. } => matches!(
+                machine.status,
+                status::DEPLOYING | status::DEPLOYED | status::FAILED_DEPLOYMENT
+            ),
+            Self::Commission { .. } => matches!(
+                machine.status,
+                status::COMMISSIONING | status::TESTING | status::FAILED_TESTING
+            ),
+            Self::Release { .. } => matches!(
+                machine.status,
+                status::RELEASING
+                    | status::DISK_ERASING
+                    | status::RELEASING_FAILED
+                    | status::FAILED_DISK_ERASING
+                    | status::READY
+                    | status::NEW
+            ),
+            Self::OverrideFailedTesting => machine.status == status::READY,
+            Self::Abort => machine.status != status::DISK_ERASING,
+            _ => self.probe(None, seen) == Probe::Happened,
+        }
+    }
+
+    /// Whether it makes the machine ours while it is under way, so that a machine of another owner
+    /// does not show it.
+    #[must_use]
+    pub const fn takes_machine(&self) -> bool {
+        matches!(self, Self::Deploy { .. } | Self::Commission { .. })
+    }
 }
 
 fn has_filesystem(
@@ -295,7 +349,7 @@ fn has_link(
 pub enum Probe {
     /// The effect took place.
     Happened,
-    /// No trace of it; after [`Effect::settle_seconds`] that means it did not happen.
+    /// No trace of it; after [`Intent::doubt_seconds`] that means it did not happen.
     NotYet,
 }
 
@@ -364,6 +418,22 @@ impl Outcome {
     }
 }
 
+/// Codes of an unknown outcome in which MAAS itself answered: nothing of the call is under way any more.
+const ANSWERED: [&str; 2] = [MAAS_SERVER_ERROR, "maas_unavailable"];
+
+/// Code of a call that MAAS answered with 500.
+pub const MAAS_SERVER_ERROR: &str = "maas_server_error";
+
+/// Why a call of unknown outcome has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// When the answer was given up, or came and said nothing of the outcome. From then on counts how long
+    /// the call may still be carried out.
+    pub at: Timestamp,
+    /// What happened.
+    pub text: String,
+}
+
 /// The journal entry of one attempt: written before the call, completed after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
@@ -383,9 +453,50 @@ pub struct Intent {
     pub outcome: Option<Outcome>,
     /// When that was known.
     pub ended_at: Option<Timestamp>,
+    /// Why its outcome was unknown, also once it is settled; none: it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<GivenUp>,
+    /// The outcome of an earlier try of the same effect was unknown for a while.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub after_unknown: bool,
 }
 
 impl Intent {
+    /// When its answer was given up. What is read after that shows what became of it.
+    #[must_use]
+    pub fn given_up_at(&self) -> Timestamp {
+        self.given_up.as_ref().map_or(self.ended_at.unwrap_or(self.at), |given_up| given_up.at)
+    }
+
+    /// Seconds after it was given up before an unchanged machine counts as "it did not happen".
+    #[must_use]
+    pub fn doubt_seconds(&self) -> f64 {
+        match &self.outcome {
+            Some(Outcome::Unknown { code, .. }) if ANSWERED.contains(&code.as_str()) => {
+                self.effect.settle_seconds()
+            }
+            _ => LATE_EXECUTION_SECONDS,
+        }
+    }
+
+    /// Whether the outcome of this try, or of one before it, was unknown for a while.
+    #[must_use]
+    pub const fn is_doubtful(&self) -> bool {
+        self.after_unknown || self.given_up.is_some()
+    }
+
+    /// Whether it is known that MAAS did nothing at this try.
+    #[must_use]
+    pub fn was_not_done(&self) -> bool {
+        self.outcome.as_ref().is_some_and(Outcome::was_not_done)
+    }
+
+    /// Whether MAAS refused it after a try whose outcome was unknown: that try may be the reason.
+    #[must_use]
+    pub const fn may_have_been_done_before(&self) -> bool {
+        self.after_unknown && matches!(self.outcome, Some(Outcome::Rejected { .. }))
+    }
+
     /// Whether nobody knows what became of it: it has no outcome yet, or an unknown one.
     #[must_use]
     pub const fn is_open(&self) -> bool {
@@ -426,6 +537,7 @@ mod tests {
             },
             Effect::WriteTag { name: String::new(), kernel_opts: String::new(), replaces: None },
             Effect::TagMachine { name: String::new() },
+            Effect::UntagMachine { name: String::new() },
             Effect::Deploy { distro_series: String::new(), enable_hw_sync: false },
             Effect::PowerOff,
             Effect::PowerOn,

@@ -9,6 +9,8 @@ use std::net::IpAddr;
 
 use gpuaas_types::machine::MachineView;
 
+use crate::placeholder::is_placeholder_uuid;
+
 /// What is known of a host whose agent asks to enroll.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EnrollingHost {
@@ -68,8 +70,7 @@ pub fn check_enrolling_host(host: &EnrollingHost, machine: &MachineView) -> Resu
 fn uuid_digits(text: &str) -> Option<String> {
     let digits: String = text.trim().to_lowercase().chars().filter(|c| *c != '-').collect();
     let is_uuid = digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let first = digits.chars().next()?;
-    (is_uuid && digits.chars().any(|c| c != first)).then_some(digits)
+    (is_uuid && !is_placeholder_uuid(&digits)).then_some(digits)
 }
 
 /// The same UUID with its first three parts in the other order of bytes, as firmware before SMBIOS
@@ -132,6 +133,18 @@ mod tests {
         // What vendors leave in says nothing.
         let blank = "ffffffff-ffff-ffff-ffff-ffffffffffff";
         assert!(good(&host(&[&mac], Some(blank), None), &machine));
+        // A UUID that many boards share is no evidence for another host with the token.
+        for shared in [
+            "03000200-0400-0500-0006-000700080009",
+            "12345678-1234-5678-90ab-cddeefaabbcc",
+            "fefefefe-fefe-fefe-fefe-fefefefefefe",
+            "00020003-0004-0005-0006-000700080009",
+        ] {
+            machine.hardware_uuid = shared.to_owned();
+            let other = host(&["02:00:00:00:00:99"], Some(shared), Some("10.0.0.8"));
+            assert!(!good(&other, &machine), "{shared}");
+            assert!(good(&host(&[&mac], Some(shared), None), &machine), "{shared}");
+        }
 
         machine.nics.clear();
         machine.hardware_uuid.clear();

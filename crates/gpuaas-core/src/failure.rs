@@ -1,31 +1,49 @@
-//! What went wrong, from what MAAS and the node say: one table from words to class, and from
-//! class to owner, next action and retry policy.
+//! Why a run stopped: one table from the words of a stated cause to its class, and from the class to
+//! owner, next action and retry policy.
+//!
+//! The cause is structured: the park's code, and for a deployment or a bootstrap the stage at which it
+//! failed and the texts that state why. Stages come first, so a word has a meaning only where its cause
+//! can occur: an image that does not boot is no matter of packages, whatever its log mentions. A text that
+//! no row knows keeps the class of its stage. Lines of a timeline have no part in it, since hosts write
+//! there.
 //!
 //! MAAS' own verdict on a failed deployment is nearly always the same sentence ("refer to the
-//! installation log"); the cause stands in the warnings and errors of the event feed before it.
-//! The classes are ordered from the most to the least specific, and the first whose words occur
-//! wins: a DKMS build that fails is also a package that fails, and both are a failed installation.
+//! installation log"); the cause is in the warnings and errors of the event feed before it. The rows are
+//! ordered from the most to the least specific, and the first whose words occur wins: a DKMS build that
+//! fails is also a package that fails, and both are a failed installation.
 
+use gpuaas_types::Step;
 use gpuaas_types::api::Owner;
-use gpuaas_types::codes::Cure;
+use gpuaas_types::codes::{Cure, ParkCode};
+pub use gpuaas_types::failure::FailureClass;
 
-/// What class of failure it is.
+/// At which stage a deployment or a bootstrap failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureClass {
-    /// Disk, memory, BMC or another part of the machine.
-    Hardware,
-    /// curtin could not install the kernel, or a kernel module did not build.
-    CurtinKernel,
-    /// The image was written and booted, but the system never asked for its user-data.
-    Datasource,
-    /// A package could not be fetched or installed.
-    PackageInstall,
-    /// The agent could not enroll.
-    Enrollment,
-    /// The fabric: InfiniBand, RoCE, OFED.
-    Fabric,
-    /// The image was never written, or curtin failed for another reason.
-    ImageDeploy,
+pub enum FailureStage {
+    /// MAAS deployed the machine, and curtin did not begin.
+    BeforeInstallation,
+    /// curtin installed the image.
+    Installation,
+    /// curtin rebooted the machine into the image, which never asked MAAS for its user-data.
+    FirstBoot,
+    /// The site's bundle ran.
+    SiteBootstrap,
+    /// The agent was installed.
+    NodeBootstrap,
+}
+
+impl FailureStage {
+    /// The class of a failure whose cause nothing states.
+    #[must_use]
+    pub const fn class(self) -> FailureClass {
+        match self {
+            Self::BeforeInstallation => FailureClass::NetworkBoot,
+            Self::Installation => FailureClass::ImageDeploy,
+            Self::FirstBoot => FailureClass::FirstBoot,
+            Self::SiteBootstrap => FailureClass::SiteBootstrap,
+            Self::NodeBootstrap => FailureClass::NodeBootstrap,
+        }
+    }
 }
 
 /// Whether trying again by itself makes sense.
@@ -42,21 +60,27 @@ pub enum Retry {
 pub struct FailureRow {
     /// The class.
     pub class: FailureClass,
-    /// Stable name.
-    pub name: &'static str,
-    /// Words, in lower case, any of which tell the class.
+    /// Stages at which a text can state this cause.
+    pub stages: &'static [FailureStage],
+    /// Words, in lower case, any of which state the cause.
     pub words: &'static [&'static str],
     /// Who has to act.
     pub owner: Owner,
     /// Whether to try again.
     pub retry: Retry,
-    /// What mends the cause.
+    /// What cures the cause.
     pub remedy: &'static str,
-    /// What lets a run go on whose deployment failed so.
+    /// What lets a run continue whose deployment failed so.
     pub cure: Cure,
 }
 
 impl FailureRow {
+    /// Stable name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.class.as_str()
+    }
+
     /// What to do about a deployment that failed so.
     #[must_use]
     pub fn advice(&self) -> String {
@@ -65,20 +89,24 @@ impl FailureRow {
     }
 }
 
-/// Every class, the most specific first; the last one is what remains.
+use FailureStage::{BeforeInstallation, FirstBoot, Installation, NodeBootstrap, SiteBootstrap};
+
+/// Every class of a deployment and of a bootstrap, the most specific first.
 pub const FAILURES: &[FailureRow] = &[
     FailureRow {
         class: FailureClass::Hardware,
-        name: "hardware",
+        stages: &[BeforeInstallation, Installation, FirstBoot, SiteBootstrap, NodeBootstrap],
         words: &[
             "i/o error",
             "medium error",
+            "unrecovered read error",
             "smart error",
             "smart failure",
             "uncorrectable",
             "ecc error",
             "memory error",
             "machine check",
+            "hardware error",
             "no block devices",
             "nvidia-smi: no devices",
             "fallen off the bus",
@@ -92,7 +120,7 @@ pub const FAILURES: &[FailureRow] = &[
     },
     FailureRow {
         class: FailureClass::CurtinKernel,
-        name: "curtin_kernel",
+        stages: &[Installation, SiteBootstrap],
         words: &[
             "installing-kernel",
             "installing kernel",
@@ -107,17 +135,56 @@ pub const FAILURES: &[FailureRow] = &[
         cure: Cure::RetryLatestProfile,
     },
     FailureRow {
+        class: FailureClass::BootLoader,
+        stages: &[Installation],
+        words: &[
+            "grub-install",
+            "grub2-install",
+            "install-grub",
+            "update-grub",
+            "efibootmgr",
+            "efi system partition",
+        ],
+        owner: Owner::PlatformOperator,
+        retry: Retry::Never,
+        remedy: "correct the boot loader of the image, or the machine's boot mode (UEFI or legacy) in its firmware",
+        cure: Cure::Retry,
+    },
+    FailureRow {
+        class: FailureClass::Storage,
+        stages: &[Installation],
+        words: &[
+            "block-meta",
+            "curtin.block",
+            "clear-holders",
+            "wipefs",
+            "sgdisk",
+            "sfdisk",
+            "partprobe",
+            "mkfs",
+            "mdadm",
+            "lvcreate",
+            "vgcreate",
+            "pvcreate",
+            "make-bcache",
+        ],
+        owner: Owner::InfraOperator,
+        retry: Retry::Never,
+        remedy: "compare the storage layout in MAAS with the disks of the machine, and clear what an earlier system left on them",
+        cure: Cure::Retry,
+    },
+    FailureRow {
         class: FailureClass::Datasource,
-        name: "datasource",
-        words: &["datasource", "data source"],
+        stages: &[FirstBoot],
+        words: &["datasource", "data source", "metadata service"],
         owner: Owner::InfraOperator,
         retry: Retry::ByProfile,
-        remedy: "look at the machine's console for cloud-init and at its network to MAAS' metadata (port 5248)",
+        remedy: "read the machine's console for cloud-init and check its network to MAAS' metadata (port 5248)",
         cure: Cure::Retry,
     },
     FailureRow {
         class: FailureClass::Fabric,
-        name: "fabric",
+        stages: &[SiteBootstrap],
         words: &["infiniband", "ipoib", "openibd", "ofed", "mlx5", "rdma", "roce", "rshim", "mst "],
         owner: Owner::InfraOperator,
         retry: Retry::Never,
@@ -126,13 +193,14 @@ pub const FAILURES: &[FailureRow] = &[
     },
     FailureRow {
         class: FailureClass::PackageInstall,
-        name: "package_install",
+        stages: &[Installation, SiteBootstrap],
         words: &[
             "apt-get",
             "apt ",
             "dpkg",
             "unable to locate package",
             "unmet dependencies",
+            "has no installation candidate",
             "failed to fetch",
             "hash sum mismatch",
             "gpg error",
@@ -144,44 +212,82 @@ pub const FAILURES: &[FailureRow] = &[
     },
     FailureRow {
         class: FailureClass::Enrollment,
-        name: "enrollment",
-        words: &["enroll", "token_expired", "token_used", "certificate verify failed"],
+        stages: &[NodeBootstrap],
+        words: &[
+            "enroll",
+            "token_expired",
+            "token_spent",
+            "token_used",
+            "token_revoked",
+            "certificate verify failed",
+        ],
         owner: Owner::PlatformOperator,
         retry: Retry::Never,
         remedy: "read the agent's log on the host and check that it reaches the control plane",
         cure: Cure::Retry,
     },
     FailureRow {
-        class: FailureClass::ImageDeploy,
-        name: "image_deploy",
+        class: FailureClass::NetworkBoot,
+        stages: &[],
         words: &[],
         owner: Owner::InfraOperator,
         retry: Retry::Never,
-        remedy: "read the installation log in MAAS and mend the cause",
+        remedy: "read the machine's console, and check its boot order, the link of its boot interface and DHCP on its network",
         cure: Cure::Retry,
+    },
+    FailureRow {
+        class: FailureClass::ImageDeploy,
+        stages: &[],
+        words: &[],
+        owner: Owner::InfraOperator,
+        retry: Retry::Never,
+        remedy: "read the installation log in MAAS and correct the cause",
+        cure: Cure::Retry,
+    },
+    FailureRow {
+        class: FailureClass::FirstBoot,
+        stages: &[],
+        words: &[],
+        owner: Owner::PlatformOperator,
+        retry: Retry::Never,
+        remedy: "read the machine's console: the image was written, and the machine did not boot it as far as cloud-init; `gpuaas image boot-test FILE` boots the image elsewhere",
+        cure: Cure::RetryLatestProfile,
+    },
+    FailureRow {
+        class: FailureClass::SiteBootstrap,
+        stages: &[],
+        words: &[],
+        owner: Owner::BundleOwner,
+        retry: Retry::Never,
+        remedy: "read /var/log/cloud-init-output.log on the host for the phase that failed",
+        cure: Cure::Resume,
+    },
+    FailureRow {
+        class: FailureClass::NodeBootstrap,
+        stages: &[],
+        words: &[],
+        owner: Owner::PlatformOperator,
+        retry: Retry::Never,
+        remedy: "read /var/log/cloud-init-output.log on the host",
+        cure: Cure::Resume,
     },
 ];
 
-impl FailureClass {
-    /// The class's row.
-    #[must_use]
-    pub fn row(self) -> &'static FailureRow {
-        FAILURES.iter().find(|row| row.class == self).unwrap_or(&FAILURES[FAILURES.len() - 1])
-    }
-
-    /// Stable name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        self.row().name
-    }
+/// The row of the class.
+#[must_use]
+pub fn row_of(class: FailureClass) -> Option<&'static FailureRow> {
+    FAILURES.iter().find(|row| row.class == class)
 }
 
-/// The class that words tell; none where they tell nothing.
+/// The row that the stated cause tells; if it tells nothing, that of the stage.
 #[must_use]
-pub fn classify(texts: &[&str]) -> Option<FailureClass> {
+pub fn classify(stage: FailureStage, texts: &[&str]) -> &'static FailureRow {
     let text = texts.join("\n").to_ascii_lowercase();
-    let matches = |row: &&FailureRow| row.words.iter().any(|word| contains_word(&text, word));
-    FAILURES.iter().find(matches).map(|row| row.class)
+    let states = |row: &&FailureRow| {
+        row.stages.contains(&stage) && row.words.iter().any(|word| contains_word(&text, word))
+    };
+    let of_stage = || FAILURES.iter().find(|row| row.class == stage.class());
+    FAILURES.iter().find(states).or_else(of_stage).unwrap_or(&FAILURES[0])
 }
 
 /// Whether `word` occurs at the beginning of a word: "processing" does not contain "roce".
@@ -190,62 +296,27 @@ fn contains_word(text: &str, word: &str) -> bool {
         .any(|(at, _)| !text[..at].ends_with(|before: char| before.is_ascii_alphanumeric()))
 }
 
-/// Classifies a failed deployment. MAAS says *Deployed* when the deployed system asks for its
-/// user-data, so a failure after curtin's reboot means that it never did: whatever other words occur,
-/// it did not find its datasource. Before the reboot the words decide.
+/// The class of a park without a cause of its own: that of its code, and where a deadline passed, that of
+/// the step which took too long.
 #[must_use]
-pub fn classify_deployment(rebooted: bool, texts: &[&str]) -> FailureClass {
-    if rebooted {
-        return FailureClass::Datasource;
+pub const fn class_of_park(code: ParkCode, step: Step) -> FailureClass {
+    match (code, step) {
+        (ParkCode::DeadlineExceeded, Step::Commission) => FailureClass::Commissioning,
+        (ParkCode::DeadlineExceeded, Step::Deploy) => FailureClass::ImageDeploy,
+        (ParkCode::DeadlineExceeded, Step::FirstBoot) => FailureClass::FirstBoot,
+        (ParkCode::DeadlineExceeded, Step::BootstrapFetch | Step::SiteBootstrap) => {
+            FailureClass::SiteBootstrap
+        }
+        (ParkCode::DeadlineExceeded, Step::NodeBootstrap) => FailureClass::NodeBootstrap,
+        (ParkCode::DeadlineExceeded, Step::Enrollment) => FailureClass::Enrollment,
+        (
+            ParkCode::DeadlineExceeded,
+            Step::HostReboot | Step::PrereqChecks | Step::Confirmation,
+        ) => FailureClass::HostChecks,
+        _ => FailureClass::of_park(code),
     }
-    classify(texts).unwrap_or(FailureClass::ImageDeploy)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_after_the_reboot_are_the_datasource() {
-        assert_eq!(classify_deployment(true, &["linux-generic"]), FailureClass::Datasource);
-        assert_eq!(
-            classify_deployment(false, &["Installation failed (refer to the installation log)"]),
-            FailureClass::ImageDeploy
-        );
-    }
-
-    #[test]
-    fn words_tell_the_class() {
-        for (text, class) in [
-            ("curtin: installing-kernel: linux-generic FAIL", FailureClass::CurtinKernel),
-            ("Error! Bad return status for module build on DKMS", FailureClass::CurtinKernel),
-            ("E: Unable to locate package nvidia-driver", FailureClass::PackageInstall),
-            ("dpkg: error processing package smartmontools", FailureClass::PackageInstall),
-            ("searching for network data from DataSourceMAAS", FailureClass::Datasource),
-            ("openibd failed to start", FailureClass::Fabric),
-            ("blk_update_request: I/O error, dev nvme0n1", FailureClass::Hardware),
-            ("the agent cannot enroll: token_expired", FailureClass::Enrollment),
-        ] {
-            assert_eq!(classify(&[text]), Some(class), "{text}");
-        }
-        assert_eq!(classify(&["something"]), None);
-    }
-
-    #[test]
-    fn a_module_build_that_breaks_a_package_is_the_kernel() {
-        let texts = ["dpkg: error processing package doca-ofed", "DKMS build of mlnx-ofed failed"];
-        let class = classify(&texts).unwrap();
-        assert_eq!(class, FailureClass::CurtinKernel);
-        assert!(class.row().advice().contains("ubuntu/noble"));
-        assert!(class.row().advice().contains("--latest-profile"));
-    }
-
-    #[test]
-    fn the_table_as_text() {
-        let line = |row: &FailureRow| {
-            format!("{:<16}{:<18?}{:<10?}{}", row.name, row.owner, row.retry, row.advice())
-        };
-        let table: Vec<String> = FAILURES.iter().map(line).collect();
-        insta::assert_snapshot!(table.join("\n"));
-    }
-}
+#[path = "failure_tests.rs"]
+mod tests;

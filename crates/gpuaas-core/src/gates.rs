@@ -7,17 +7,19 @@ use gpuaas_types::api::{CheckResult, GateView};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{NodeState, RunId, Timestamp};
 
+use crate::bootstrap_progress::{SiteBootstrap, latest, site_bootstrap};
 use crate::node_state::may_become;
-use crate::record::ReportKind;
 use crate::snapshot::Snapshot;
 
+/// Name of the gate on the site bootstrap.
+pub const SITE_BOOTSTRAP: &str = "gate_site_bootstrap";
 /// Name of the gate on the node bootstrap.
 pub const NODE_BOOTSTRAP: &str = "gate_node_bootstrap";
 
 /// The seven completion gates, in the order of docs/hosts.md#completion-gates.
 pub const COMPLETION_GATES: [&str; 7] = [
     "gate_maas_deployed",
-    "gate_site_bootstrap",
+    SITE_BOOTSTRAP,
     NODE_BOOTSTRAP,
     "gate_agent_started",
     "gate_first_enrollment",
@@ -32,8 +34,13 @@ pub const CALLBACK_GRACE_SECONDS: f64 = 60.0;
 /// Whether the node bootstrap's last callback may still come.
 #[must_use]
 pub fn callback_is_pending(s: &Snapshot<'_>) -> bool {
-    s.bootstrap_report(BootstrapPhase::NodeBootstrap, ProgressStatus::Failed).is_none()
-        && s.first_heartbeat().is_some_and(|r| s.now.seconds_since(r.at) < CALLBACK_GRACE_SECONDS)
+    let said = latest(s, BootstrapPhase::NodeBootstrap);
+    if said.is_some_and(|said| said.status != ProgressStatus::Started) {
+        return false;
+    }
+    let Some(heard) = s.first_heartbeat() else { return false };
+    let since = said.map_or(heard.at, |said| said.at.max(heard.at));
+    s.now.seconds_since(since) < CALLBACK_GRACE_SECONDS
 }
 
 /// Evaluates all seven, in the order of [`COMPLETION_GATES`], each with its evidence.
@@ -41,8 +48,8 @@ pub fn callback_is_pending(s: &Snapshot<'_>) -> bool {
 pub fn completion_gates(s: &Snapshot<'_>) -> Vec<CheckResult> {
     let verdicts = [
         maas_deployed(s),
-        bootstrap_gate(s, BootstrapPhase::SiteBootstrap),
-        bootstrap_gate(s, BootstrapPhase::NodeBootstrap),
+        site_bootstrap_gate(s),
+        node_bootstrap_gate(s),
         agent_started(s),
         first_enrollment(s),
         node_row(s),
@@ -71,30 +78,27 @@ fn maas_deployed(s: &Snapshot<'_>) -> Verdict {
     (deployed, format!("MAAS said {label} {age:.1} s ago{sync}"))
 }
 
-fn bootstrap_gate(s: &Snapshot<'_>, phase: BootstrapPhase) -> Verdict {
-    // The scripts may have run more than once: what they said last counts.
-    let at = |wanted| {
-        let said = s.last_report(|kind| {
-            matches!(kind, ReportKind::Progress { phase: p, status, .. }
-                if *p == phase && *status == wanted)
-        });
-        said.map(|report| report.at)
-    };
-    match (at(ProgressStatus::Succeeded), at(ProgressStatus::Failed)) {
-        (Some(good), bad) if bad.is_none_or(|bad| bad <= good) => {
-            (true, format!("succeeded at {good}"))
-        }
-        (_, Some(bad)) => (false, format!("failed at {bad}")),
-        _ if phase == BootstrapPhase::SiteBootstrap && at(ProgressStatus::Started).is_none() => {
-            proven_by_agent(s)
-        }
-        _ if !callback_is_pending(s) => proven_by_agent(s),
-        _ => (false, "no callback yet".to_owned()),
+fn site_bootstrap_gate(s: &Snapshot<'_>) -> Verdict {
+    match site_bootstrap(s) {
+        SiteBootstrap::Succeeded { evidence, .. } => (true, evidence),
+        SiteBootstrap::Failed(said) => (false, format!("failed at {}", said.at)),
+        SiteBootstrap::Running(said) => (false, format!("started at {}, has not ended", said.at)),
+        SiteBootstrap::Unheard => (false, "no callback came and no agent enrolled".to_owned()),
     }
 }
 
-/// A lost callback is tolerated: the node bootstrap runs only after the site bootstrap succeeded,
-/// and it is the node bootstrap that starts the agent.
+fn node_bootstrap_gate(s: &Snapshot<'_>) -> Verdict {
+    // The scripts may have run more than once: their latest attempt counts.
+    let said = latest(s, BootstrapPhase::NodeBootstrap);
+    match said.map(|said| (said.status, said.at)) {
+        Some((ProgressStatus::Succeeded, at)) => (true, format!("succeeded at {at}")),
+        Some((ProgressStatus::Failed, at)) => (false, format!("failed at {at}")),
+        _ if callback_is_pending(s) => (false, "no callback yet".to_owned()),
+        _ => proven_by_agent(s),
+    }
+}
+
+/// A lost callback is tolerated: the node bootstrap starts the agent.
 fn proven_by_agent(s: &Snapshot<'_>) -> Verdict {
     match s.first_heartbeat() {
         Some(report) => {

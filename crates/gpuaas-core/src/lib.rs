@@ -11,6 +11,7 @@ pub mod audit_chain;
 #[cfg(test)]
 mod audit_chain_tests;
 pub mod batch;
+pub mod bootstrap_progress;
 pub mod buckets;
 pub mod connectivity;
 pub mod control_mark;
@@ -31,6 +32,7 @@ pub mod layout;
 pub mod machine_identity;
 pub mod node_problem;
 pub mod node_state;
+pub mod placeholder;
 pub mod placement;
 pub mod placement_index;
 #[cfg(test)]

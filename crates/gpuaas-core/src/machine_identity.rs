@@ -7,9 +7,11 @@
 //! the serial number before the first commissioning, contradicts nothing; it is compared again
 //! before each change.
 
+use crate::placeholder::is_placeholder_text;
 use std::fmt;
 use std::net::IpAddr;
 
+use gpuaas_types::Timestamp;
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::TakeOver;
 
@@ -157,7 +159,7 @@ pub fn contradictions(
         note(Identifier::BmcAddress, given, found);
     }
     if let Some(given) = request.serial
-        && !facts.serial.is_empty()
+        && !is_placeholder_text(&facts.serial)
         && !given.trim().eq_ignore_ascii_case(facts.serial.trim())
     {
         note(Identifier::Serial, given, &facts.serial);
@@ -219,6 +221,21 @@ pub fn approved_take_over<'a>(
             Some(word)
         }
         _ => None,
+    })
+}
+
+/// Whether an operator's word of `since` or later lets the run of `s` have the machine, as it is
+/// owned now.
+#[must_use]
+pub fn take_over_approved_since(
+    s: &Snapshot<'_>,
+    since: Timestamp,
+    system_id: &str,
+    owner: Option<&str>,
+) -> bool {
+    s.reports.iter().filter(|report| report.at >= since).any(|report| {
+        matches!(&report.kind, ReportKind::TakeOverApproved(word)
+            if word.system_id == system_id && word.owner.as_deref() == owner)
     })
 }
 

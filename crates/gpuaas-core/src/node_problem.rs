@@ -20,6 +20,7 @@ use gpuaas_types::{NodeState, RunStatus, Step, Timestamp};
 use crate::connectivity::is_in_service;
 use crate::decide::host_reboot::reboot_reasons;
 use crate::elapsed::elapsed_as_text;
+use crate::record::CheckOverride;
 
 /// Seconds after which what MAAS said of a machine in service, or its agent of a gate, is too old to
 /// rely on: four sweeps, and twice the time after which an agent repeats what has not changed.
@@ -86,8 +87,12 @@ pub struct NodeFacts<'a> {
     pub certificate: Option<CertificateFacts>,
     /// Its gates.
     pub gates: &'a [GateView],
+    /// Approved slots that nobody can claim, because its profile makes no slice host.
+    pub unusable_slots: u32,
     /// How its machine differs from what is remembered.
     pub drift: &'a [Drift],
+    /// Overrides of checks of its latest run, the latest of each check.
+    pub overrides: &'a [CheckOverride],
     /// Why the machines of its site are not changed from here; none: they are.
     pub control: Option<&'a SiteControl>,
     /// When MAAS last said how its machine stands; none: no machine is bound.
@@ -101,6 +106,7 @@ pub struct NodeFacts<'a> {
 pub fn node_problems(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<NodeProblem> {
     let mut found = Found { facts, now, problems: Vec::new() };
     found.of_run();
+    found.of_overrides();
     let moves = facts.run.is_some_and(|run| run.status != RunStatus::Parked);
     if !moves && is_in_service(facts.state) {
         found.of_machine();
@@ -117,9 +123,17 @@ pub fn node_problems(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<NodeProblem> 
 /// it takes longer than expected.
 #[must_use]
 pub fn waits_for_person(wait: Option<&Wait>) -> bool {
-    use WaitCode::{SiteClockWrong, SiteControlledElsewhere, SiteKeyRefused, SiteKeyUnreadable};
+    use WaitCode::{
+        BootstrapRerun, SiteClockWrong, SiteControlledElsewhere, SiteKeyRefused, SiteKeyUnreadable,
+    };
     let code = wait.and_then(|wait| WaitCode::from_code(&wait.code));
-    let people = [SiteControlledElsewhere, SiteKeyRefused, SiteKeyUnreadable, SiteClockWrong];
+    let people = [
+        BootstrapRerun,
+        SiteControlledElsewhere,
+        SiteKeyRefused,
+        SiteKeyUnreadable,
+        SiteClockWrong,
+    ];
     code.is_some_and(|code| people.contains(&code))
 }
 
@@ -207,6 +221,18 @@ impl Found<'_> {
                 problem.actions = vec![ParkAction { command, needs: advice.clone() }];
             }
             problem.next_action = advice;
+        }
+    }
+
+    /// An override that has not ended: nobody may forget that a check counts as passed.
+    fn of_overrides(&mut self) {
+        for CheckOverride { check, actor, reason, at, until } in self.facts.overrides {
+            if self.now < *until {
+                let text = format!(
+                    "check {check} counts as passed until {until}: {actor} overrode it ({reason})"
+                );
+                self.add_now(NodeProblemCode::CheckOverridden, *at, &text);
+            }
         }
     }
 
@@ -311,6 +337,12 @@ impl Found<'_> {
         if self.facts.state == NodeState::Quarantined {
             let since = self.facts.updated_at;
             self.add_now(NodeProblemCode::Quarantined, since, "the node is held back");
+        }
+        if self.facts.unusable_slots > 0 {
+            let (since, slots) = (self.facts.updated_at, self.facts.unusable_slots);
+            let text =
+                format!("{slots} slots are approved, and the node's profile makes no slice host");
+            self.add_now(NodeProblemCode::SlotsWithoutSliceProfile, since, &text);
         }
         let code = NodeProblemCode::SiteControlledElsewhere;
         if let Some(control) = self.facts.control.filter(|control| code == *control.code) {

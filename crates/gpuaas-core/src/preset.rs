@@ -17,8 +17,11 @@ const COMMISSIONING_BASE: &str = "commissioning-base@1.0.0";
 /// What every deployed H200 host has to show, its eight GPUs among it.
 const VALIDATE_H200: &str = "validate-h200@1.1.0";
 
+/// The same of a slice host, which is active without its fabric and not ready for slices.
+const VALIDATE_H200_SLICES: &str = "validate-h200-slices@1.0.0";
+
 /// The same of one whose fabric is Ethernet.
-const VALIDATE_H200_ROCE: &str = "validate-h200-roce@1.0.0";
+const VALIDATE_H200_ROCE: &str = "validate-h200-roce@1.1.0";
 
 /// Links of the fabric that an H200 server has: one for each GPU.
 const H200_FABRIC_LINKS: &str = "8";
@@ -83,13 +86,16 @@ pub fn presets() -> Vec<ProfilePreset> {
         preset(
             "h200-bare-metal",
             "H200 servers on InfiniBand, used whole: not active without eight H200 and eight ports",
-            h200("h200-ib@1.1.0"),
+            h200("h200-ib@1.2.0"),
         ),
         preset(
             "h200-slices",
-            "H200 servers whose GPUs go to virtual machines: not active without eight H200 and eight \
-             ports",
-            h200("h200-slice-vm@1.4.0"),
+            "H200 servers whose GPUs go to virtual machines: not active without eight H200, not ready \
+             for slices without the fabric",
+            ProfileSpec {
+                post_deploy_validation_bundle_ref: VALIDATE_H200_SLICES.to_owned(),
+                ..h200("h200-slice-vm@1.5.0")
+            },
         ),
         preset(
             "h200-roce",
@@ -99,7 +105,7 @@ pub fn presets() -> Vec<ProfilePreset> {
                 fabric_mode: FabricMode::Roce,
                 enable_phase2_roce: true,
                 post_deploy_validation_bundle_ref: VALIDATE_H200_ROCE.to_owned(),
-                ..h200("h200-roce@1.1.0")
+                ..h200("h200-roce@1.2.0")
             },
         ),
     ]

@@ -9,14 +9,15 @@
 //!
 //! - It goes on where its step is done, or where the next call is one that it has not made yet.
 //! - It stays parked where going on would repeat a call that failed, was refused or was lost, or would
-//!   release a machine, which may erase it: an operator has to want that.
+//!   release a machine, which may erase it: an operator has to want that. A run that was asked to give
+//!   its machine back, and that only a lock or a wrong name kept from it, has that operator already.
 //!
 //! Nothing is changed in MAAS before that is judged, and a run that stays parked leaves no trace in the
 //! history.
 
-use gpuaas_types::Timestamp;
 use gpuaas_types::codes::ParkCode;
-use gpuaas_types::machine::maas_status as status;
+use gpuaas_types::machine::{MachineView, maas_status as status};
+use gpuaas_types::{Step, Timestamp};
 
 use crate::effect::{Effect, Outcome};
 use crate::snapshot::{Decision, Read, Snapshot};
@@ -78,7 +79,14 @@ pub fn judge_recheck(s: &Snapshot<'_>, decision: &Decision) -> RecheckVerdict {
         Decision::Adopt { system_id, .. } if is_unused(s, system_id) => {
             RecheckVerdict::GoesOn(format!("{system_id} is the one machine that fits; {}", seen()))
         }
+        Decision::AdvanceTo { notes, .. } if is_free(s) => {
+            RecheckVerdict::GoesOn(notes.first().map_or_else(seen, |note| note.text.clone()))
+        }
         Decision::Do(effect) if is_new(s, effect) => RecheckVerdict::GoesOn(seen()),
+        // It exists again, and whatever the step waits for can come.
+        Decision::Wait { .. } if has_parked_with(s, &[ParkCode::MachineVanished]) => {
+            RecheckVerdict::GoesOn(seen())
+        }
         Decision::Settle { happened: true } => RecheckVerdict::GoesOn(seen()),
         _ => RecheckVerdict::StaysParked,
     }
@@ -86,8 +94,7 @@ pub fn judge_recheck(s: &Snapshot<'_>, decision: &Decision) -> RecheckVerdict {
 
 /// Whether the machine was just read in a status from which nothing has to be released.
 fn is_unused(s: &Snapshot<'_>, system_id: &str) -> bool {
-    let since = s.run.state.rechecked_at.unwrap_or(s.now);
-    s.machine_since(since).is_some_and(|machine| {
+    just_read(s).is_some_and(|machine| {
         machine.system_id == system_id
             && matches!(
                 machine.status,
@@ -100,6 +107,28 @@ fn is_unused(s: &Snapshot<'_>, system_id: &str) -> bool {
     })
 }
 
+/// Whether the machine was just read as nobody's and at rest: no step makes a call before it is looked
+/// at again.
+fn is_free(s: &Snapshot<'_>) -> bool {
+    just_read(s).is_some_and(|machine| {
+        machine.owner.is_none() && matches!(machine.status, status::NEW | status::READY)
+    })
+}
+
+fn just_read<'a>(s: &Snapshot<'a>) -> Option<&'a MachineView> {
+    s.machine_since(s.run.state.rechecked_at.unwrap_or(s.now))
+}
+
+fn has_parked_with(s: &Snapshot<'_>, codes: &[ParkCode]) -> bool {
+    let park = s.run.park.as_ref().and_then(|park| ParkCode::from_code(&park.code));
+    park.is_some_and(|code| codes.contains(&code))
+}
+
+/// Parks of a machine that only a person kept from what the operator had asked for: once that is over,
+/// a run that gives its machine back does so.
+const KEPT_BY_PEOPLE: &[ParkCode] =
+    &[ParkCode::MachineLocked, ParkCode::MachineMismatch, ParkCode::PowerTypeDiffers];
+
 /// Whether a call is part of the way to active, and none that this visit of the step has made.
 fn is_new(s: &Snapshot<'_>, effect: &Effect) -> bool {
     let state = &s.run.state;
@@ -109,6 +138,12 @@ fn is_new(s: &Snapshot<'_>, effect: &Effect) -> bool {
     match effect {
         Effect::Commission { .. } | Effect::Deploy { .. } => {
             unmade && !state.tries.contains_key(&effect.kind())
+        }
+        // What a decommission or a reimage is for, and has not asked for yet.
+        Effect::Release { .. } | Effect::PowerOff
+            if matches!(s.run.step, Step::Release | Step::PowerOff) =>
+        {
+            unmade && state.tries.is_empty() && has_parked_with(s, KEPT_BY_PEOPLE)
         }
         effect => effect.is_setting() && unmade,
     }

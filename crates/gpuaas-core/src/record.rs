@@ -123,6 +123,9 @@ pub enum ReportKind {
         phase: BootstrapPhase,
         /// How far.
         status: ProgressStatus,
+        /// Number of the execution of the scripts; none: scripts of an earlier version.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempt: Option<u64>,
         /// The callback's message.
         message: String,
     },
@@ -193,6 +196,36 @@ impl ReportKind {
         let named = (system_id.is_some() || serial.is_some())
             .then_some(Self::MachineNamed { system_id, serial });
         named.into_iter().chain(take_over.map(Self::TakeOverApproved)).collect()
+    }
+}
+
+/// An operator's override of a check of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckOverride {
+    /// Name of the check.
+    pub check: String,
+    /// Name of the operator.
+    pub actor: String,
+    /// The operator's reason.
+    pub reason: String,
+    /// When it was given.
+    pub at: Timestamp,
+    /// When it ends.
+    pub until: Timestamp,
+}
+
+impl CheckOverride {
+    /// The overrides among reports of a run, the latest of each check, in order of the checks.
+    pub fn latest<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Vec<Self> {
+        let mut latest = std::collections::BTreeMap::new();
+        for Report { at, kind, .. } in reports {
+            if let ReportKind::CheckSkipped { check, actor, reason, until } = kind {
+                let (actor, reason) = (actor.clone(), reason.clone());
+                let one = Self { check: check.clone(), actor, reason, at: *at, until: *until };
+                latest.insert(check, one);
+            }
+        }
+        latest.into_values().collect()
     }
 }
 

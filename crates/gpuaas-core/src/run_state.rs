@@ -4,11 +4,16 @@ use std::collections::BTreeMap;
 
 use gpuaas_types::api::CheckResult;
 use gpuaas_types::codes::ParkCode;
+use gpuaas_types::failure::FailureClass;
 use gpuaas_types::machine::MachineView;
-use gpuaas_types::{EffectKind, NodeState, Step, TaskId, Timestamp};
+use gpuaas_types::spec::KERNEL_TAG_PREFIX;
+use gpuaas_types::{AttemptId, EffectKind, NodeState, Step, TaskId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::effect::{Effect, Intent, Outcome};
+use crate::effect::{Effect, GivenUp, Intent, Outcome};
+
+/// Name of the check that a release erased the disks. A run whose release erased nothing has none.
+pub const DISKS_ERASED: &str = "disks_erased";
 
 /// How the machine came to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,6 +207,11 @@ impl ScriptResults {
     }
 }
 
+/// What earlier versions took for granted.
+const fn is_installing() -> bool {
+    true
+}
+
 /// What MAAS' events say of the machine's latest deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeployEvents {
@@ -209,6 +219,9 @@ pub struct DeployEvents {
     pub asked_at: Timestamp,
     /// curtin's reboot is among them: the image was written.
     pub rebooted: bool,
+    /// curtin began to install; an earlier version did not ask.
+    #[serde(default = "is_installing")]
+    pub installing: bool,
     /// The latest warning or error; none: there is none.
     pub alarm: Option<String>,
 }
@@ -279,9 +292,13 @@ pub struct RunState {
     /// Latest read of the region's scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region_scripts: Option<RegionScripts>,
-    /// Latest read of the profile's tag.
+    /// Latest read of the tag of the kernel's arguments. It outlives the step, because a slice host is
+    /// ready only while MAAS lists the tag at its machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<RegionTag>,
+    /// Latest read of the tag that the profile names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile_tag: Option<RegionTag>,
     /// Latest read of the results of a commissioning's scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script_results: Option<ScriptResults>,
@@ -293,6 +310,9 @@ pub struct RunState {
     pub host_values: Option<HostValues>,
     /// Latest result of every check and gate.
     pub checks: BTreeMap<String, CheckResult>,
+    /// What kind of cause made the run stop last; none: it never did, or it succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_class: Option<FailureClass>,
     /// When the run last parked. A failure reported before that, or while it was parked, was answered by
     /// the resume.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -339,7 +359,10 @@ impl RunState {
                 }
                 None
             }
-            Outcome::Unknown { .. } => None,
+            Outcome::Unknown { ref text, .. } => {
+                intent.given_up = Some(GivenUp { at: now, text: text.clone() });
+                None
+            }
         };
         if let Some(count) = count {
             *count.entry(intent.effect.kind()).or_insert(0) += 1;
@@ -347,6 +370,34 @@ impl RunState {
         intent.outcome = Some(outcome);
         intent.ended_at = Some(now);
         Some(intent)
+    }
+
+    /// The journal entry of the next try of `effect`, before its call. `before` is the machine's status.
+    ///
+    /// After a try of unknown outcome the status of before that one stands: what the earlier try may
+    /// have done is a change, too.
+    #[must_use]
+    pub fn next_intent(
+        &self,
+        step: Step,
+        effect: Effect,
+        id: AttemptId,
+        before: Option<i64>,
+        now: Timestamp,
+    ) -> Intent {
+        let last = self.intent.as_ref().filter(|last| last.effect == effect && last.is_doubtful());
+        Intent {
+            id,
+            step,
+            number: self.next_number(&effect),
+            effect,
+            at: now,
+            before: last.map_or(before, |last| last.before),
+            outcome: None,
+            ended_at: None,
+            given_up: None,
+            after_unknown: last.is_some(),
+        }
     }
 
     /// Number of the next try of `effect`: one more where it is what was tried last, so that the
@@ -378,6 +429,15 @@ impl RunState {
         asked && self.resumed_at >= self.parked_at
     }
 
+    /// Whether an operator let the run go on, or it looked again by itself, after it had parked in this
+    /// step with one of `codes`.
+    #[must_use]
+    pub fn looked_after_park(&self, codes: &[ParkCode]) -> bool {
+        let parked_code = self.parked_code.as_deref().and_then(ParkCode::from_code);
+        let stopped = parked_code.is_some_and(|code| codes.contains(&code));
+        stopped && self.reads_count_since() >= self.parked_at
+    }
+
     /// An operator lets the run go on where it stopped: as after [`Self::look_again`], and the agent
     /// looks at its host again, too.
     pub fn resume(&mut self, now: Timestamp) {
@@ -395,9 +455,12 @@ impl RunState {
         self.resumed_at = Some(now);
         self.forget_reads();
         match &mut self.intent {
-            Some(intent) if intent.outcome.as_ref().is_some_and(Outcome::was_not_done) => {
-                self.intent = None;
+            // What was refused after a try of unknown outcome may have been done by that: the refusal
+            // stands until the machine was read again.
+            Some(intent) if intent.was_not_done() && intent.may_have_been_done_before() => {
+                intent.number = 1;
             }
+            Some(intent) if intent.was_not_done() => self.intent = None,
             Some(intent) if intent.is_open() => intent.number = 1,
             _ => {}
         }
@@ -420,7 +483,24 @@ impl RunState {
         self.resumed_at.max(self.rechecked_at)
     }
 
-    /// Forgets what was read of MAAS; checks stay, each with the moment at which it was made.
+    /// Latest read of the tag `name`, if it is one of the run's.
+    #[must_use]
+    pub fn tag_of_name(&self, name: &str) -> Option<&RegionTag> {
+        [&self.tag, &self.profile_tag].into_iter().flatten().find(|tag| tag.name == name)
+    }
+
+    /// Keeps the read of a tag in place of the earlier one.
+    pub fn keep_tag(&mut self, tag: RegionTag) {
+        let kept = if tag.name.starts_with(KERNEL_TAG_PREFIX) {
+            &mut self.tag
+        } else {
+            &mut self.profile_tag
+        };
+        *kept = Some(tag);
+    }
+
+    /// Forgets what was read of MAAS, except tags, whose reads count by their age; checks stay, each
+    /// with the moment at which it was made.
     pub fn forget_reads(&mut self) {
         self.read_failure = None;
         self.found = None;
@@ -428,7 +508,6 @@ impl RunState {
         self.mac_owners = None;
         self.subnets = None;
         self.region_scripts = None;
-        self.tag = None;
         self.script_results = None;
         self.deploy_events = None;
     }
@@ -468,55 +547,5 @@ impl RunState {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a control plane from before wrote is read, and written in the same words.
-    #[test]
-    fn a_stored_state_reads_back() {
-        let stored = serde_json::json!({
-            "tries": {"mark_broken": 1, "release": 2},
-            "answers": {"release": 1},
-            "in_vain": {"mark_broken": 1},
-            "intended_at": {"release": "2026-11-20T16:00:00.000000Z"},
-            "visits": {"release": 1},
-            "checks": {},
-        });
-        let state: RunState = serde_json::from_value(stored.clone()).unwrap();
-        assert_eq!(state.tries[&EffectKind::Release], 2);
-        assert_eq!(state.without_effect[&EffectKind::MarkBroken], 1);
-        assert_eq!(serde_json::to_value(&state).unwrap(), stored);
-    }
-
-    fn intent(outcome: Option<Outcome>) -> Intent {
-        let id = gpuaas_types::AttemptId::new(&gpuaas_types::RandomIds, Timestamp::EPOCH);
-        let (at, effect) = (Timestamp::EPOCH, Effect::PowerOff);
-        let (before, ended_at) = (None, None);
-        Intent { id, step: Step::PowerOff, effect, number: 4, at, before, outcome, ended_at }
-    }
-
-    /// What MAAS refused before the word is asked again; what it took, or may have taken, is not.
-    #[test]
-    fn a_resume_forgets_what_was_not_done_and_keeps_what_may_have_been() {
-        let refused =
-            Outcome::Rejected { code: "c".to_owned(), text: "t".to_owned(), conflict: false };
-        let kept = |outcome| {
-            let mut state = RunState { intent: Some(intent(outcome)), ..RunState::default() };
-            state.resume(Timestamp::EPOCH.plus_seconds(1.0));
-            state.intent.map(|intent| intent.number)
-        };
-        assert_eq!(kept(Some(refused)), None);
-        assert_eq!(kept(Some(Outcome::did_not_happen("t".to_owned()))), None);
-        assert_eq!(kept(Some(Outcome::Accepted)), Some(4));
-        assert_eq!(kept(None), Some(1), "probed, and then tried as often as at first");
-    }
-
-    #[test]
-    fn a_word_is_later_than_what_a_faster_clock_has_read() {
-        let at = |seconds| Timestamp::EPOCH.plus_seconds(seconds);
-        let state = RunState { parked_at: Some(at(5.0)), ..RunState::default() };
-        assert_eq!(state.later_than_reads(at(9.0), Some(at(8.0))), at(9.0));
-        assert!(state.later_than_reads(at(4.0), None) > at(5.0));
-        assert!(state.later_than_reads(at(9.0), Some(at(12.0))) > at(12.0));
-    }
-}
+#[path = "run_state_tests.rs"]
+mod tests;

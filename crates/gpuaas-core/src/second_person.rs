@@ -14,7 +14,8 @@ pub const COUNTED_SECONDS: f64 = 3_600.0;
 /// Seconds for which a request waits.
 pub const APPROVAL_SECONDS: f64 = 86_400.0;
 
-/// Whether a run of this kind takes away what is on a node.
+/// Whether a run of this kind counts as erasing: it takes away what is on a node, or lets go of the
+/// machine (detach), so that another site, or somebody in MAAS, may erase it.
 #[must_use]
 pub const fn erases(kind: RunKind) -> bool {
     match kind {
@@ -22,9 +23,28 @@ pub const fn erases(kind: RunKind) -> bool {
         | RunKind::Decommission
         | RunKind::Reimage
         | RunKind::SoftReset
-        | RunKind::StorageCleanup => true,
-        RunKind::Detach | RunKind::Remove => false,
+        | RunKind::StorageCleanup
+        | RunKind::Detach => true,
+        RunKind::Remove => false,
     }
+}
+
+/// The policy in force at a site: the strictest parts of the policies of all sites of its region. Two
+/// sites of one region share its machines, so the laxer policy would otherwise undo the stricter one.
+#[must_use]
+pub fn policy_in_force<'a>(
+    policies: impl IntoIterator<Item = &'a SecondPersonPolicy>,
+) -> SecondPersonPolicy {
+    let none = SecondPersonPolicy::default();
+    policies.into_iter().fold(none, |force, policy| SecondPersonPolicy {
+        erasing_above: match (force.erasing_above, policy.erasing_above) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        },
+        bundle_approvals: force.bundle_approvals || policy.bundle_approvals,
+        agent_updates: force.agent_updates || policy.agent_updates,
+        image_approvals: force.image_approvals || policy.image_approvals,
+    })
 }
 
 /// What is asked for, as far as a policy concerns it.
@@ -230,6 +250,17 @@ mod tests {
     #[test]
     fn what_erases_is_named_for_every_kind() {
         let harmless: Vec<&RunKind> = RunKind::ALL.iter().filter(|kind| !erases(**kind)).collect();
-        assert_eq!(harmless, [&RunKind::Detach, &RunKind::Remove]);
+        assert_eq!(harmless, [&RunKind::Remove]);
+    }
+
+    #[test]
+    fn strictest_policy_of_a_region_is_in_force() {
+        let policies = [
+            policy(Some(5), true, false),
+            policy(None, false, true),
+            policy(Some(2), false, false),
+        ];
+        assert_eq!(policy_in_force(&policies), policy(Some(2), true, true));
+        assert!(policy_in_force(&[]).is_off());
     }
 }

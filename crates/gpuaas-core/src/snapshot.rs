@@ -1,6 +1,6 @@
 //! What a decision reads, and what it may decide.
 
-use gpuaas_types::agent::{BootstrapPhase, HostCheck, ProgressStatus, TaskSpec};
+use gpuaas_types::agent::{HostCheck, TaskSpec};
 use gpuaas_types::api::{CheckResult, Park, Wait};
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{MachineView, Observation};
@@ -52,6 +52,8 @@ pub struct Snapshot<'a> {
     /// Arguments that the kernel is to be started with: what the site bundle's gates ask for, then
     /// the profile's own; or why that is not known.
     pub kernel_arguments: Result<&'a [String], &'a str>,
+    /// The profile's site bundle makes slice hosts: it has checks of the gate `slice_ready`.
+    pub for_slices: bool,
     /// Who goes before this run into the deploying part; none: no limit, or not yet at the gate.
     pub deploy_queue: Option<DeployQueue>,
     /// The MAAS user that GPUaaS asks as; empty: not known.
@@ -61,6 +63,8 @@ pub struct Snapshot<'a> {
     /// Since when the region answers again, after it had not; none: it was never away as far as
     /// this process knows.
     pub answering_since: Option<Timestamp>,
+    /// Nothing is sent to the region at the moment: the circuit is open.
+    pub away: bool,
     /// How long the current step is expected to take, learned from earlier runs or from the table.
     pub expected: ExpectedDuration,
     /// Seconds of `now`'s clock in one second of wall time: people act in wall time, also in a
@@ -91,10 +95,12 @@ impl<'a> Snapshot<'a> {
             host_checks: Ok(&[]),
             commissioning: Some(&[]),
             kernel_arguments: Ok(&[]),
+            for_slices: false,
             deploy_queue: None,
             maas_user: "",
             watched: false,
             answering_since: None,
+            away: false,
             expected: ExpectedDuration::from_table(run.step),
             clock_factor: 1.0,
         }
@@ -119,21 +125,18 @@ impl<'a> Snapshot<'a> {
         if observation.read_at >= since { observation.machine.as_ref() } else { None }
     }
 
-    /// The first report of the current deployment that `wanted` accepts. Reports of a system
-    /// that has been deployed over since do not count.
-    #[must_use]
-    pub fn report(&self, wanted: impl Fn(&ReportKind) -> bool) -> Option<&'a Report> {
+    /// Reports of the current deployment, oldest first. Reports of a system that has been deployed
+    /// over since do not count.
+    pub fn deployment_reports(&self) -> impl Iterator<Item = &'a Report> + use<'a> {
         let deployed = self.run.state.intended_at.get(&EffectKind::Deploy);
         let since = deployed.copied().unwrap_or(self.run.created_at);
-        self.reports.iter().find(|report| report.at >= since && wanted(&report.kind))
+        self.reports.iter().filter(move |report| report.at >= since)
     }
 
-    /// The last report of the current deployment that `wanted` accepts.
+    /// The first report of the current deployment that `wanted` accepts.
     #[must_use]
-    pub fn last_report(&self, wanted: impl Fn(&ReportKind) -> bool) -> Option<&'a Report> {
-        let deployed = self.run.state.intended_at.get(&EffectKind::Deploy);
-        let since = deployed.copied().unwrap_or(self.run.created_at);
-        self.reports.iter().rfind(|report| report.at >= since && wanted(&report.kind))
+    pub fn report(&self, wanted: impl Fn(&ReportKind) -> bool) -> Option<&'a Report> {
+        self.deployment_reports().find(|report| wanted(&report.kind))
     }
 
     /// The first report later than `moment` that `wanted` accepts.
@@ -163,10 +166,11 @@ impl<'a> Snapshot<'a> {
         back.map_or(self.effort_since(), |back| back.max(self.effort_since()))
     }
 
-    /// Whether the region came back after `failed_at`, so that what failed then is tried at once.
+    /// Whether the region came back after `failed_at`, so that what failed then is tried at once. One that
+    /// went away again at that very moment would refuse every try, without end.
     #[must_use]
     pub fn answers_since(&self, failed_at: Timestamp) -> bool {
-        self.answering_since.is_some_and(|back| back >= failed_at)
+        !self.away && self.answering_since.is_some_and(|back| back >= failed_at)
     }
 
     /// Seconds of work at the current step.
@@ -181,19 +185,6 @@ impl<'a> Snapshot<'a> {
         self.reports.iter().rev().find_map(|report| match report.kind {
             ReportKind::CancelRequested { leave_machine, .. } => Some(leave_machine),
             _ => None,
-        })
-    }
-
-    /// The bootstrap's callback that reports `status` of `phase`.
-    #[must_use]
-    pub fn bootstrap_report(
-        &self,
-        phase: BootstrapPhase,
-        status: ProgressStatus,
-    ) -> Option<&'a Report> {
-        self.report(|kind| {
-            matches!(kind, ReportKind::Progress { phase: p, status: s, .. }
-                if *p == phase && *s == status)
         })
     }
 
@@ -212,7 +203,8 @@ impl<'a> Snapshot<'a> {
     /// The result of a named check, as of now.
     #[must_use]
     pub fn check(&self, name: &str, passed: bool, evidence: impl Into<String>) -> CheckResult {
-        CheckResult { name: name.to_owned(), passed, evidence: evidence.into(), at: self.now }
+        let (name, evidence) = (name.to_owned(), evidence.into());
+        CheckResult { name, passed, verified: true, evidence, at: self.now }
     }
 
     /// Who skipped the check of this name and why, as evidence; none: nobody, or the skip expired.
@@ -385,6 +377,24 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// What it is, and what it is about, in few words.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Read(read) => format!("read {}", read.name()),
+            Self::Do(effect) => format!("do {}", effect.kind()),
+            Self::Settle { happened: true } => "settle: it happened".to_owned(),
+            Self::Settle { happened: false } => "settle: it did not happen".to_owned(),
+            Self::Adopt { system_id, .. } => format!("adopt {system_id}"),
+            Self::IssueTask(_) => "issue a task".to_owned(),
+            Self::Wait { wait, .. } => format!("wait for {}", wait.code),
+            Self::Next { .. } => "go on with the next step".to_owned(),
+            Self::AdvanceTo { step, .. } => format!("go on with {step}"),
+            Self::Park { park, .. } => format!("park with {}", park.code),
+            Self::Finish { status, .. } => format!("end as {status}"),
+        }
+    }
+
     /// The step that `run` goes on with by this decision; none: it stays in its step or ends.
     ///
     /// At the end of its kind's list a run has no next step: the step has to end it instead

@@ -1,7 +1,5 @@
 //! Bundles between the database, which keeps them, and the catalog of this process.
 
-use std::sync::Arc;
-
 use gpuaas_artifact::catalog::OWN_NAME;
 use gpuaas_artifact::{
     BundleCatalog, CatalogBundle, CatalogError, CheckedBundle, CommissioningScript,
@@ -52,7 +50,7 @@ pub async fn seed_built_in(
             envelope: serde_json::to_value(&envelope).unwrap_or_default(),
             published_by: OWN_NAME.to_owned(),
         };
-        store.add_bundle(now, new).await?;
+        store.add_bundle(now, new, None).await?;
     }
     sign_anew(store, key, now).await?;
     refresh(store, catalog).await?;
@@ -180,6 +178,8 @@ pub struct NodeBundles {
     pub kernel_arguments: Result<Vec<String>, String>,
     /// Scripts of the commissioning bundle; empty: the profile names none.
     pub commissioning: Result<Vec<CommissioningScript>, String>,
+    /// Whether the site bundle makes slice hosts: it has checks of the gate `slice_ready`.
+    pub for_slices: bool,
 }
 
 /// Resolves every bundle that `revision` names. A bundle that another control plane has published
@@ -197,8 +197,10 @@ pub async fn for_node(
     } else {
         find_or_refresh(store, catalog, |catalog| catalog.commissioning(reference)).await
     };
+    let pins = pins(store, catalog, revision).await;
     NodeBundles {
-        pins: pins(store, catalog, revision).await.map_err(|error| error.to_string()),
+        for_slices: pins.as_ref().is_ok_and(|pins| catalog.has_gate(pins, Gate::SliceReady)),
+        pins: pins.map_err(|error| error.to_string()),
         host_checks: host_checks(store, catalog, revision, site, hostname)
             .await
             .map_err(|e| e.to_string()),
@@ -234,6 +236,11 @@ pub async fn pins(
 /// for on the host.
 const HW_SYNC: &str = "require_hw_sync";
 
+/// Input of a site bundle that the profile's own `kernel_arguments` set, where the bundle has it and
+/// neither the site nor the profile gives it another value: the bundle then brings them about and
+/// checks them.
+const KERNEL_ARGUMENTS: &str = "kernel_arguments";
+
 /// Values of the site bundle's inputs that may be shown: the site's, then the profile's, then those of
 /// the host. Values for a bundle that it requires are handed on by it; of a site, those that it decides
 /// by itself are for the site's other hosts.
@@ -250,9 +257,15 @@ pub fn inputs(
     let (mut inputs, _) = catalog.values_of_site_bundle(pins, &site.bundle_inputs)?;
     inputs.extend(profile.site_bootstrap_inputs.clone());
     let pinned = catalog.pinned(pins)?;
-    let declares = |main: &Arc<CatalogBundle>| main.bundle.manifest.inputs.contains_key(HW_SYNC);
-    if profile.require_hw_sync && pinned.last().is_some_and(declares) {
+    let declares = |name: &str| {
+        pinned.last().is_some_and(|main| main.bundle.manifest.inputs.contains_key(name))
+    };
+    if profile.require_hw_sync && declares(HW_SYNC) {
         inputs.entry(HW_SYNC.to_owned()).or_insert_with(|| "1".to_owned());
+    }
+    if !profile.kernel_arguments.is_empty() && declares(KERNEL_ARGUMENTS) {
+        let arguments = profile.kernel_arguments.clone();
+        inputs.entry(KERNEL_ARGUMENTS.to_owned()).or_insert(arguments);
     }
     if let Some(set) = hostname.and_then(|name| site.host_inputs.get(name)) {
         let (of_host, lost) = catalog.values_of_site_bundle(pins, set)?;
@@ -300,11 +313,22 @@ async fn host_checks(
     let inputs = inputs(catalog, &pins, site, Some(hostname), &revision.spec)?;
     let of_site = catalog.gate_checks(&pins, &inputs, Gate::Active)?;
     checks.extend(of_site.into_iter().filter(|check| !checks.contains(check)).collect::<Vec<_>>());
+    // A bundle with that input checks them itself, at the gate that it chooses.
+    if !inputs.contains_key(KERNEL_ARGUMENTS) {
+        let own = revision.spec.kernel_arguments.split_ascii_whitespace();
+        let own = own.map(|argument| HostCheck::KernelArgument { argument: argument.to_owned() });
+        checks.extend(own.filter(|check| !checks.contains(check)).collect::<Vec<_>>());
+    }
     Ok(checks)
 }
 
-/// What the gates of the site bundle ask of the kernel's command line, then what the profile adds,
-/// each once.
+/// Whether an argument says how many large pages the kernel takes.
+fn is_of_pages(argument: &str) -> bool {
+    argument.starts_with("hugepages=") || argument.starts_with("hugepagesz=")
+}
+
+/// What the gates of the site bundle ask of the kernel's command line, each once, then what the profile
+/// adds. Pages that the profile names replace those of its slices' shape.
 async fn kernel_arguments(
     store: &Store,
     catalog: &BundleCatalog,
@@ -314,21 +338,19 @@ async fn kernel_arguments(
 ) -> Result<Vec<String>, CatalogError> {
     let pins = pins(store, catalog, revision).await?;
     let inputs = inputs(catalog, &pins, site, Some(hostname), &revision.spec)?;
+    let own: Vec<&str> = revision.spec.kernel_arguments.split_ascii_whitespace().collect();
+    let own_pages = own.iter().any(|argument| is_of_pages(argument));
     let mut arguments: Vec<String> = Vec::new();
     for gate in Gate::ALL {
-        for check in catalog.gate_checks(&pins, &inputs, gate)? {
-            if let HostCheck::KernelArgument { argument } = check
-                && !arguments.contains(&argument)
-            {
+        let checks = catalog.gate_checks(&pins, &inputs, gate)?;
+        for argument in checks.iter().flat_map(HostCheck::kernel_arguments) {
+            let replaced = own_pages && is_of_pages(&argument) || own.contains(&&*argument);
+            if !replaced && !arguments.contains(&argument) {
                 arguments.push(argument);
             }
         }
     }
-    for argument in revision.spec.kernel_arguments.split_ascii_whitespace() {
-        if !arguments.iter().any(|other| other == argument) {
-            arguments.push(argument.to_owned());
-        }
-    }
+    arguments.extend(own.into_iter().map(str::to_owned));
     Ok(arguments)
 }
 
@@ -447,20 +469,20 @@ mod tests {
         };
         let plain = ProfileSpec::default();
         let synced = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
-        assert_eq!(asked("h200-ib@1.1.0", &site, &plain), (None, false));
-        assert_eq!(asked("h200-ib@1.1.0", &site, &synced), (Some("1".to_owned()), true));
+        assert_eq!(asked("h200-ib@1.2.0", &site, &plain), (None, false));
+        assert_eq!(asked("h200-ib@1.2.0", &site, &synced), (Some("1".to_owned()), true));
         assert_eq!(asked("site-base@1.0.0", &site, &synced), (None, false));
         let set: Inputs = [("require_hw_sync".to_owned(), "0".to_owned())].into();
         site.bundle_inputs.insert("h200-ib".to_owned(), set);
-        assert_eq!(asked("h200-ib@1.1.0", &site, &synced), (Some("0".to_owned()), false));
+        assert_eq!(asked("h200-ib@1.2.0", &site, &synced), (Some("0".to_owned()), false));
         // What is said of one host wins, and is said of no other.
         let set: Inputs = [("require_hw_sync".to_owned(), "1".to_owned())].into();
         site.host_inputs.insert("j22u11".to_owned(), [("h200-ib".to_owned(), set)].into());
-        assert_eq!(asked("h200-ib@1.1.0", &site, &plain), (Some("1".to_owned()), true));
-        let other = of_host("j22u15", "h200-ib@1.1.0", &site, &synced);
+        assert_eq!(asked("h200-ib@1.2.0", &site, &plain), (Some("1".to_owned()), true));
+        let other = of_host("j22u15", "h200-ib@1.2.0", &site, &synced);
         assert_eq!(other, (Some("0".to_owned()), false));
         // A slice host hands it on to the bundle that it requires.
-        let slices = of_host("j22u11", "h200-slice-vm@1.4.0", &site, &plain).0;
+        let slices = of_host("j22u11", "h200-slice-vm@1.5.0", &site, &plain).0;
         assert_eq!(slices, Some("1".to_owned()));
     }
 }

@@ -18,8 +18,8 @@ pub enum CallError {
     /// The region was away and is back, and this call of before has no answer.
     #[error("the region was away and did not answer this call")]
     GivenUp,
-    /// The site's API key is kept elsewhere, and is not to be had.
-    #[error("the API key of the site is not to be had: {0}")]
+    /// The site's API key is kept elsewhere, and cannot be read.
+    #[error("the site's API key cannot be read: {0}")]
     Key(KeyUnreadable),
     /// The site's secret or address cannot be used.
     #[error("{0}")]

@@ -94,6 +94,8 @@ struct State {
     answering_since: Option<Timestamp>,
     /// Calls whose outcome was recorded.
     outcomes: u64,
+    /// A question waits for its answer, which a busy region may give late.
+    asking: bool,
 }
 
 /// See the module text.
@@ -112,6 +114,7 @@ pub(crate) struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.breaker.lock();
+        state.asking = false;
         if state.outcomes == self.outcomes
             && let Some(opened) = state.opened.as_mut()
         {
@@ -126,9 +129,13 @@ impl CircuitBreaker {
     #[must_use]
     pub fn admit(&self, now: Timestamp) -> Admission {
         let mut state = self.lock();
+        let asking = state.asking;
         let Some(opened) = state.opened.as_mut() else {
             return Admission::Open;
         };
+        if asking {
+            return Admission::Refused(opened.outage);
+        }
         // A clock that was set back must not keep the region from being asked.
         let far = opened.ask_at.seconds_since(now) > LONGEST_SECONDS;
         if now < opened.ask_at && !far {
@@ -144,8 +151,9 @@ impl CircuitBreaker {
     /// Gives the turn to ask back when it is dropped before the question had its outcome: its caller
     /// may be cancelled, and the next one who comes asks then.
     pub(crate) fn hold_turn(&self) -> Turn<'_> {
-        let outcomes = self.lock().outcomes;
-        Turn { breaker: self, outcomes }
+        let mut state = self.lock();
+        state.asking = true;
+        Turn { breaker: self, outcomes: state.outcomes }
     }
 
     /// Somebody says at `word_at` that the region is there again: a circuit that opened before lets

@@ -12,7 +12,7 @@ use gpuaas_core::control_mark::{
     ControlClaim, ControlDecision, ControlMark, ControlPace, ControlRecord, ControlState,
     decide_control,
 };
-use gpuaas_store::{Store, StoreError};
+use gpuaas_store::{NewAuditEntry, Store, StoreError};
 use gpuaas_types::api::SiteControl;
 use gpuaas_types::codes::WaitCode;
 use gpuaas_types::{IdSource, SiteId, Timestamp};
@@ -85,7 +85,10 @@ pub(crate) async fn check_mark(
     if record != known {
         let control = store.site(site_id).await?.status.control;
         let control = describe(&record, seen.as_ref(), control, now);
-        if !store.set_site_control(now, site_id, known.clone(), record.clone(), control).await? {
+        if !store
+            .set_site_control(now, site_id, known.clone(), record.clone(), control, None)
+            .await?
+        {
             return Ok(None);
         }
     }
@@ -218,6 +221,7 @@ pub async fn take_control(
     ids: &dyn IdSource,
     (site_id, region): (SiteId, &str),
     now: Timestamp,
+    audit: &NewAuditEntry,
 ) -> Result<bool, TakeControlError> {
     let plane = store.plane_identity().await?;
     let known = store.site_control(site_id).await?;
@@ -231,11 +235,12 @@ pub async fn take_control(
     // The name goes first: the answer to the write may be lost.
     named.writers.clone_from(&record.writers);
     let status = store.site(site_id).await?.status;
-    if !store.set_site_control(now, site_id, known, named.clone(), status.control).await? {
+    if !store.set_site_control(now, site_id, known, named.clone(), status.control, None).await? {
         return Ok(false);
     }
     write_mark(client, &ControlMark { region, claim: Some(claim) }).await?;
-    if !store.set_site_control(now, site_id, named, record, None).await? {
+    let audit = Some(audit.clone());
+    if !store.set_site_control(now, site_id, named, record, None, audit).await? {
         return Ok(false);
     }
     let runs = outage::waiting_runs_of(store, site_id).await?;

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use gpuaas_core::decide::change_guard::{GuardedEffect, admit};
 use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::snapshot::Decision;
 use gpuaas_store::{NewTask, StoreError};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::{Park, Source, Wait};
 use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
+use gpuaas_types::failure::FailureClass;
 use gpuaas_types::{Step, TaskId, Timestamp};
 use tracing::Instrument as _;
 
@@ -29,6 +31,10 @@ const SITE_SECONDS: f64 = 60.0;
 /// Seconds after which a run whose region is away looks again by itself; the end of the outage
 /// wakes it before.
 const AWAY_SECONDS: f64 = 30.0;
+
+/// Seconds for which a change may wait for its region to say that it is back; after more the run is
+/// decided on again.
+const ADMITTED_SECONDS: f64 = 5.0;
 
 /// Whether the run goes on in this worker's hands.
 #[derive(PartialEq, Eq)]
@@ -59,13 +65,19 @@ pub(crate) async fn apply_decision(
             }
             Err(wait) => return rest(shared, session, wait, now.plus_seconds(SITE_SECONDS)).await,
         },
-        Decision::Do(effect) => match connection(session) {
-            Ok(site) => {
-                let span = tracing::info_span!("effect", effect = effect.kind().as_str());
-                return run_effect(shared, &site, session, effect).instrument(span).await;
-            }
-            Err(wait) => return rest(shared, session, wait, now.plus_seconds(SITE_SECONDS)).await,
-        },
+        Decision::Do(effect) => {
+            let span = tracing::info_span!("effect", effect = effect.kind().as_str());
+            let admitted = admit(&session.snapshot(now), effect);
+            return match (admitted, connection(session)) {
+                (Ok(effect), Ok(site)) => {
+                    run_effect(shared, &site, session, effect).instrument(span).await
+                }
+                (Ok(_), Err(wait)) => {
+                    rest(shared, session, wait, now.plus_seconds(SITE_SECONDS)).await
+                }
+                (Err(instead), _) => Box::pin(apply_decision(shared, session, instead, now)).await,
+            };
+        }
         Decision::Settle { happened } => settle_intent(session, happened, now),
         Decision::Adopt { system_id, origin } => {
             session.run.state.origin = Some(origin);
@@ -119,9 +131,17 @@ async fn run_effect(
     shared: &Shared,
     site: &Site,
     session: &mut RunSession,
-    effect: Effect,
+    guarded: GuardedEffect,
 ) -> Result<Flow, StoreError> {
-    if let Err(CallError::Away(outage)) = site.admit().await {
+    let asked_at = shared.clock.now();
+    let mut admitted = Ok(());
+    let (run, lease) = (session.run.clone(), Lease::new(shared, &session.run));
+    renew_lease_while(shared, &run, &lease, async { admitted = site.admit().await }).await;
+    if admitted.is_ok() && shared.clock.now().seconds_since(asked_at) > ADMITTED_SECONDS {
+        // The region was asked first, and took its time: what was read before may be old by now.
+        return Ok(Flow::On);
+    }
+    if let Err(CallError::Away(outage)) = admitted {
         // No intent: nothing is tried.
         let wait = wait_for_return(session, outage);
         let at = shared.clock.now().plus_seconds(AWAY_SECONDS);
@@ -133,7 +153,7 @@ async fn run_effect(
         return rest(shared, session, wait, at).await;
     }
     let now = shared.clock.now();
-    let prepared = match prepare_effect(shared, session, &effect).await {
+    let prepared = match prepare_effect(shared, session, guarded.effect()).await {
         Ok(prepared) => prepared,
         Err(text) => {
             session.park(internal_park(ParkCode::EffectNotPrepared, text, now));
@@ -141,7 +161,7 @@ async fn run_effect(
             return Ok(Flow::Released);
         }
     };
-    if matches!(effect, Effect::Deploy { .. }) {
+    if matches!(guarded.effect(), Effect::Deploy { .. }) {
         session.note(
             now,
             Source::ControlPlane,
@@ -149,7 +169,7 @@ async fn run_effect(
             "deployment submitted",
         );
     }
-    let intent = session.begin_intent(effect, &*shared.ids, now);
+    let intent = session.begin_intent(guarded, &*shared.ids, now);
     session.resume_work(now.plus_seconds(shared.config.lease_seconds));
     session.commit(&shared.store, now, false).await?;
     session.reach(Failpoint::Call).await;
@@ -180,6 +200,9 @@ fn note_outcome(session: &mut RunSession, outcome: &Outcome, now: Timestamp) {
     let name = intent.effect.kind();
     let (source, code, text) = match outcome {
         Outcome::Accepted => return,
+        // Another run made the same script or tag between our read and our call: the next read shows it,
+        // and where it does not the run parks with this text.
+        Outcome::Rejected { text, .. } if was_made_by_another(&intent.effect, text) => return,
         Outcome::Rejected { text, .. } => {
             (Source::Maas, TimelineCode::EffectRejected, format!("MAAS refused {name}: {text}"))
         }
@@ -195,6 +218,15 @@ fn note_outcome(session: &mut RunSession, outcome: &Outcome, now: Timestamp) {
         ),
     };
     session.note(now, source, code, text);
+}
+
+/// Whether MAAS refused to create what the whole region shares because it is there by now.
+fn was_made_by_another(effect: &Effect, text: &str) -> bool {
+    let creates = matches!(
+        effect,
+        Effect::RegisterScript { replace: false, .. } | Effect::WriteTag { replaces: None, .. }
+    );
+    creates && text.to_ascii_lowercase().contains("already exists")
 }
 
 fn settle_intent(session: &mut RunSession, happened: bool, now: Timestamp) {
@@ -319,6 +351,7 @@ pub(crate) fn internal_park(code: ParkCode, text: String, now: Timestamp) -> Par
         evidence: Vec::new(),
         next_action: code.row().next_action.to_owned(),
         actions: Vec::new(),
+        failure_class: Some(FailureClass::of_park(code)),
         looks_again_at: None,
     }
 }

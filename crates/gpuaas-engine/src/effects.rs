@@ -1,12 +1,12 @@
 //! Effects: one call each, and an outcome that is never guessed.
 
 use gpuaas_artifact::render_user_data;
-use gpuaas_core::effect::{Effect, Intent, Outcome};
+use gpuaas_core::effect::{Effect, Intent, MAAS_SERVER_ERROR, Outcome};
 use gpuaas_core::run_state::{MachineSearch, PowerFacts};
 use gpuaas_store::{ExposeSecret as _, NewToken, TokenPurpose};
 use gpuaas_types::codes::ParkCode;
 use gpuaas_types::{Timestamp, TokenId};
-use maas_client::{Client, Error as MaasError, RefusalKind};
+use maas_client::{AuthCause, Client, Error as MaasError, RefusalKind, UnknownCause};
 
 use crate::lease::Lease;
 use crate::maas_request::{MaasAnswer, MaasRequest, Prepared};
@@ -190,6 +190,14 @@ fn outcome_of(error: &CallError) -> Outcome {
     let code = error.code().to_owned();
     let text = error.to_string();
     match error {
+        // The nonce of this very call was used: a copy of it came before, and may have been carried out.
+        CallError::Maas(MaasError::Refused {
+            kind: RefusalKind::Unauthorized { cause: AuthCause::NonceReplay },
+            ..
+        }) => Outcome::Unknown { code, text },
+        CallError::Maas(MaasError::UnknownOutcome { cause: UnknownCause::ServerError, .. }) => {
+            Outcome::Unknown { code: MAAS_SERVER_ERROR.to_owned(), text }
+        }
         CallError::Away(_)
         | CallError::Key(_)
         | CallError::Site(_)

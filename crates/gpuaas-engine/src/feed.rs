@@ -14,9 +14,21 @@ use crate::sweep::MachineHint;
 /// Type of the event that curtin's reboot makes.
 pub(crate) const REBOOTING: &str = "Rebooting";
 
+/// Types of the events that curtin makes while it installs, and of what it reports of a failure.
+pub(crate) const INSTALLING: &[&str] = &[
+    "Configuring storage",
+    "Installing OS",
+    "Configuring OS",
+    "Node installation",
+    "Node installation failure",
+];
+
 /// Type of the event that MAAS ends a failure with: its text is the machine's
 /// `error_description`, and the cause stands in the alarm before it.
 const MARKING: &str = "Marking node failed";
+
+/// Seconds after which the time of an event is told beside that of its line.
+const LATE_SECONDS: f64 = 30.0;
 
 /// What a warning or an error says of the cause.
 pub(crate) fn alarm(event: &Event) -> Option<String> {
@@ -105,6 +117,10 @@ pub(crate) fn translate(
         if status.is_some() || rebooted_at.is_some() {
             batch.wakes.extend(watched.run_id);
         }
+        // What stopped a parked run may be gone with this, such as a lock.
+        if status.is_some() || is_of_person(event) {
+            batch.rechecks.extend(watched.run_id);
+        }
         if status.is_some() || rebooted_at.is_some() || alarm.is_some() {
             batch.events.push(ObservedEvent {
                 node_id: watched.node_id,
@@ -119,8 +135,10 @@ pub(crate) fn translate(
             batch.timeline.push(timeline(event, watched, now));
         }
     }
-    batch.wakes.sort_unstable();
-    batch.wakes.dedup();
+    for runs in [&mut batch.wakes, &mut batch.rechecks] {
+        runs.sort_unstable();
+        runs.dedup();
+    }
     batch
 }
 
@@ -129,6 +147,10 @@ fn timeline(event: &Event, watched: &WatchedMachine, now: Timestamp) -> (NodeId,
         format!("MAAS says: {}", event.kind)
     } else {
         format!("MAAS says: {}: {}", event.kind, event.description)
+    };
+    let text = match recorded_before(event, now) {
+        Some(at) => format!("{text} (recorded by MAAS at {at})"),
+        None => text,
     };
     let line = TimelineEvent {
         at: now,
@@ -139,6 +161,13 @@ fn timeline(event: &Event, watched: &WatchedMachine, now: Timestamp) -> (NodeId,
         text,
     };
     (watched.node_id, line)
+}
+
+/// When MAAS recorded an event that was read much later, as after a time in which the region was slow:
+/// beside our own lines its place would tell another order of causes.
+fn recorded_before(event: &Event, now: Timestamp) -> Option<Timestamp> {
+    let at = Timestamp::from_micros(event.created_seconds()?.checked_mul(1_000_000)?);
+    (now.seconds_since(at) >= LATE_SECONDS).then_some(at)
 }
 
 /// Whether a user of MAAS switched the machine: its power state follows when the BMC has acted.

@@ -54,6 +54,7 @@ pub(crate) async fn claim_after_deployment(shared: &Shared, session: &mut RunSes
     let check = CheckResult {
         name: HOST_ADDRESSES.to_owned(),
         passed: verdict.is_ok(),
+        verified: true,
         evidence: verdict.unwrap_or_else(|text| text),
         at: shared.clock.now(),
     };

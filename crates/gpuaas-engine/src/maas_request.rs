@@ -114,6 +114,9 @@ impl MaasRequest {
                 Self::Tag(TagRequest::Write { name, kernel_opts, is_there: replaces.is_some() })
             }
             Effect::TagMachine { name } => Self::Tag(TagRequest::AddMachine { name, system_id }),
+            Effect::UntagMachine { name } => {
+                Self::Tag(TagRequest::RemoveMachine { name, system_id })
+            }
             Effect::Deploy { distro_series, enable_hw_sync } => {
                 let Prepared::UserData(user_data) = prepared else {
                     return Err("the user-data was not rendered".to_owned());
@@ -216,6 +219,7 @@ impl MaasRequest {
 pub(crate) enum TagRequest {
     Write { name: String, kernel_opts: String, is_there: bool },
     AddMachine { name: String, system_id: String },
+    RemoveMachine { name: String, system_id: String },
 }
 
 impl TagRequest {
@@ -225,11 +229,14 @@ impl TagRequest {
                 client.set_tag_kernel_opts(&name, &kernel_opts).await.map(drop)
             }
             Self::Write { name, kernel_opts, is_there: false } => {
-                let comment = "GPUaaS: machines of a profile, with the arguments of their kernel";
+                let comment = "GPUaaS: machines by the arguments of their kernel";
                 client.create_tag(&name, Some(comment), Some(&kernel_opts)).await.map(drop)
             }
             Self::AddMachine { name, system_id } => {
                 client.update_tag_nodes(&name, &[system_id], &[]).await.map(drop)
+            }
+            Self::RemoveMachine { name, system_id } => {
+                client.update_tag_nodes(&name, &[], &[system_id]).await.map(drop)
             }
         }
     }

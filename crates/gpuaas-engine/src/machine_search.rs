@@ -50,6 +50,11 @@ impl MachineQuery {
             word_at: s.run.state.reads_count_since(),
         }
     }
+
+    fn has_only_a_name(&self) -> bool {
+        let NodeHardware { mac_addresses, bmc_address, .. } = &self.hardware;
+        self.system_id.is_none() && mac_addresses.is_empty() && bmc_address.is_none()
+    }
 }
 
 /// What was found.
@@ -99,6 +104,11 @@ pub async fn search(
     if let Some(bmc) = &query.hardware.bmc_address {
         power = match_bmc(site, query.word_at, bmc, &mut matches).await?;
     }
+    if matches.is_empty() && query.has_only_a_name() {
+        for machine in of_that_name(site, &query.hostname).await? {
+            note_match(&mut matches, machine, "hostname");
+        }
+    }
     let mut unclaimed_new = Vec::new();
     if matches.is_empty() && query.claims {
         unclaimed_new = new_machines(store, site, query).await?;
@@ -120,6 +130,18 @@ pub async fn search(
 async fn list(site: &Site, filter: Option<MachineFilter>) -> Result<Vec<Machine>, CallError> {
     let Some(filter) = filter else { return Ok(Vec::new()) };
     site.call(|client| async move { client.machines(&filter).await }).await
+}
+
+/// Statuses, as MAAS' filter names them, of machines that nobody uses.
+const UNUSED: [&str; 5] = ["new", "ready", "failed_commissioning", "failed_testing", "broken"];
+
+/// The unused machines with this hostname in any case: MAAS keeps capitals and its filter compares them,
+/// though names are the same without (RFC 4343). A long list, so only where the name is all there is.
+async fn of_that_name(site: &Site, hostname: &str) -> Result<Vec<Machine>, CallError> {
+    let statuses = UNUSED.map(str::to_owned).into();
+    let all = list(site, Some(MachineFilter { statuses, ..MachineFilter::default() })).await?;
+    let is_it = |machine: &Machine| machine.hostname.eq_ignore_ascii_case(hostname);
+    Ok(all.into_iter().filter(is_it).collect())
 }
 
 fn note_match(matches: &mut BTreeMap<String, Match>, machine: Machine, by: &str) {

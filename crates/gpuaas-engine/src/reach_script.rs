@@ -59,7 +59,7 @@ mod tests {
     /// Runs the script as MAAS would. None: there is no Python here.
     fn run(advertise_url: &str) -> Option<(bool, String)> {
         if Command::new("python3").arg("--version").output().is_err() {
-            println!("skipped: no python3");
+            test_report::skip("python3", "no python3");
             return None;
         }
         let script = reach_script(advertise_url, None).unwrap().text;
@@ -110,7 +110,7 @@ mod tests {
             has("python3", &["--version"]),
         ];
         if tools.contains(&false) {
-            println!("skipped: no network namespaces, no ip or no python3");
+            test_report::skip("kernel", "no network namespaces, no ip or no python3");
             return;
         }
         let script = reach_script("http://10.77.0.1:8080", None).unwrap().text;

@@ -8,10 +8,10 @@ use gpuaas_core::run_state::{
     Candidate, DeployEvents, MacOwners, ReadFailure, RegionSubnet, RegionSubnets, RegionTag,
 };
 use gpuaas_core::snapshot::Read;
+use gpuaas_types::Timestamp;
 use gpuaas_types::api::{CheckResult, Source};
 use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{Observation, maas_status};
-use gpuaas_types::{RunKind, Timestamp};
 use maas_client::{Event, EventLevel, EventQuery, MAX_EVENTS, MachineFilter, RefusalKind, Subnet};
 
 use crate::feed;
@@ -43,7 +43,9 @@ pub(crate) async fn perform_read(
         Read::DeployEvents => deploy_events(site, session, asked_at).await,
         Read::HardwareSyncConfig => hardware_sync(shared, site, session).await,
         Read::PredeployChecks => {
-            let checks = predeploy::checks(shared, site, session).await;
+            let mut checks = predeploy::checks(shared, site, session).await;
+            let at = session.read_time(asked_at);
+            checks.iter_mut().for_each(|check| check.at = check.at.max(at));
             session.add_checks(checks);
             Ok(())
         }
@@ -86,9 +88,14 @@ async fn read_machine(
         Ok(machine) => {
             if compares_bmc(session, asked_at) {
                 let word_at = session.run.state.reads_count_since();
-                let asked_at = session.read_time(asked_at);
-                let power = machine_search::current_power(site, &machine, word_at, asked_at);
-                session.run.state.power = Some(power.await?);
+                let mut power =
+                    machine_search::current_power(site, &machine, word_at, asked_at).await?;
+                // Asked in this read, so it is as new as the read: a clock that is behind the
+                // operator's word would have it asked again without an end.
+                if power.asked_at >= asked_at {
+                    power.asked_at = session.read_time(power.asked_at);
+                }
+                session.run.state.power = Some(power);
             }
             session.observe(machine_view(&machine), asked_at);
             Ok(())
@@ -118,7 +125,7 @@ async fn read_machine(
 /// Whether the run may change the machine in this step, and has a BMC to compare before whose
 /// address was not read a moment ago.
 fn compares_bmc(session: &RunSession, now: Timestamp) -> bool {
-    session.run.kind == RunKind::Onboard
+    session.run.kind.row().needs_maas
         && session.node.hardware.bmc_address.is_some()
         && !session.run.step.row().effects.is_empty()
         && !bmc_is_known(&session.snapshot(now))
@@ -154,6 +161,7 @@ fn deploy_events_since_deploying(mut events: Vec<Event>, asked_at: Timestamp) ->
     DeployEvents {
         asked_at,
         rebooted: ours().any(|event| event.kind == feed::REBOOTING),
+        installing: ours().any(|event| feed::INSTALLING.contains(&event.kind.as_str())),
         alarm: ours().find_map(feed::alarm),
     }
 }
@@ -229,7 +237,7 @@ async fn region_tag(
         Err(error) => return Err(error),
     };
     let asked_at = session.read_time(asked_at);
-    session.run.state.tag = Some(RegionTag { asked_at, name: name.to_owned(), kernel_opts });
+    session.run.state.keep_tag(RegionTag { asked_at, name: name.to_owned(), kernel_opts });
     Ok(())
 }
 
@@ -243,8 +251,8 @@ async fn hardware_sync(
     let wanted = session.profile().hardware_sync_interval.clone();
     let passed = region == wanted;
     let evidence = format!("MAAS says {region}; the profile says {wanted}");
-    let at = shared.clock.now();
+    let at = session.read_time(shared.clock.now());
     let name = HARDWARE_SYNC_CHECK.to_owned();
-    session.add_checks(vec![CheckResult { name, passed, evidence, at }]);
+    session.add_checks(vec![CheckResult { name, passed, verified: true, evidence, at }]);
     Ok(())
 }

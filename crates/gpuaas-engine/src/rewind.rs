@@ -4,7 +4,9 @@
 //! what is remembered of its machines is of a past that it does not have. That the newest id is
 //! lower is no proof: the events of a machine go with it (docs/maas.md#events), and a person may
 //! have deleted the machine that the newest ones were of. What proves it is a machine that is still
-//! there and whose events are not, or a region that has lost the mark that is kept in it.
+//! there and whose events are not, a region that has lost the mark that is kept in it or shows one that
+//! was written over, or a new event with an id that another one had: where every machine is younger than
+//! the backup, only the latter are left.
 //!
 //! Then every machine of a node is read once, in batches: what a node in service remembers is
 //! compared, and what a run knows is replaced. The feed is followed from its new end in any case.
@@ -41,8 +43,10 @@ pub(crate) struct Rewind {
 /// What proves that a region has another past, although its feed ends after what was read of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Evidence {
-    /// It shows a mark of ours that is older than one that it has shown.
+    /// It shows a mark that was written over, of ours or of another control plane.
     OlderMark,
+    /// It gave an event an id that it had given to another one before.
+    ReusedId { id: i64 },
     /// Its clock is that many seconds behind what it was.
     ClockSetBack { seconds: i64 },
 }
@@ -67,6 +71,10 @@ impl Rewind {
                  and its newest event is {to} by now, where {from} had been read; {machines} \
                  machines were read again"
             ),
+            Some(Evidence::ReusedId { id }) => format!(
+                "the region gave a new event the id {id}, and {from} had been read: it was restored \
+                 from a backup; {machines} machines were read again"
+            ),
             Some(Evidence::ClockSetBack { seconds }) => format!(
                 "the region's clock was set back by {seconds} s: its newest event is {to}, and \
                  {from} had been read; {machines} machines were read again"
@@ -83,7 +91,7 @@ struct Reading {
 }
 
 /// Follows the feed from its new end, and takes in what the region is now if it has another past.
-/// Answers whether that is done; else the region has not answered and is to be asked again.
+/// Answers whether another past is proven; none: the region has not answered and is to be asked again.
 ///
 /// # Errors
 /// The store's.
@@ -92,7 +100,7 @@ pub(crate) async fn take_back(
     site: &Site,
     lease: &WatchLease,
     rewind: &Rewind,
-) -> Result<bool, StoreError> {
+) -> Result<Option<bool>, StoreError> {
     let region = shared.store.site(lease.site_id).await?.status.region;
     let subjects = shared.store.sweep_subjects(lease.site_id).await?;
     let (suspects, others): (Vec<_>, Vec<_>) = subjects
@@ -119,12 +127,12 @@ pub(crate) async fn take_back(
         Ok(another_past) => another_past,
         Err(error) => {
             tracing::warn!(%error, "the machines of a region that went back were not read");
-            return Ok(false);
+            return Ok(None);
         }
     };
     let text = another_past.then(|| rewind.text(readings.len()));
     record(shared, site, lease, rewind, &readings, text).await?;
-    Ok(true)
+    Ok(Some(another_past))
 }
 
 /// Whether the region had a mark and has none: it was rebuilt, or restored from before it had one.

@@ -117,9 +117,11 @@ impl RunContext {
             host_checks: self.host_checks(),
             commissioning: self.commissioning(),
             kernel_arguments: self.bundles.kernel_arguments.as_deref().map_err(String::as_str),
+            for_slices: self.bundles.for_slices,
             maas_user: self.maas_user(),
             watched: self.watched,
             answering_since: self.connection.as_ref().ok().and_then(|site| site.answering_since()),
+            away: self.connection.as_ref().is_ok_and(|site| site.is_away()),
             expected: self.durations.expected(run.step),
             clock_factor: self.clock_factor,
             ..Snapshot::new(now, run, node, &self.site, &self.profile.spec)

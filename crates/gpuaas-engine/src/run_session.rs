@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use gpuaas_core::effect::{Effect, Intent, Outcome};
+use gpuaas_core::decide::change_guard::GuardedEffect;
+use gpuaas_core::effect::{Intent, Outcome};
 use gpuaas_core::recheck::next_recheck_at;
 use gpuaas_core::record::{NodeRecord, Report, RunRecord};
 use gpuaas_core::run_state::PowerReading;
@@ -229,20 +230,19 @@ impl RunSession {
     /// Writes an intent into the journal; durable with the next commit.
     pub(crate) fn begin_intent(
         &mut self,
-        effect: Effect,
+        guarded: GuardedEffect,
         ids: &dyn IdSource,
         now: Timestamp,
     ) -> Intent {
-        let intent = Intent {
-            id: AttemptId::new(ids, now),
-            step: self.run.step,
-            number: self.run.state.next_number(&effect),
+        let effect = guarded.into_effect();
+        let before = self.observation.as_ref().map(|o| o.status);
+        let intent = self.run.state.next_intent(
+            self.run.step,
             effect,
-            at: now,
-            before: self.observation.as_ref().map(|o| o.status),
-            outcome: None,
-            ended_at: None,
-        };
+            AttemptId::new(ids, now),
+            before,
+            now,
+        );
         self.run.state.record_intent(intent.clone());
         self.attempts.push(intent.clone());
         intent
@@ -255,6 +255,18 @@ impl RunSession {
         };
         self.attempts.retain(|attempt| attempt.id != ended.id);
         self.attempts.push(ended);
+    }
+
+    /// A worker that is gone has begun a call, and whoever has the run now will not hear its answer. The
+    /// call may have left until now, so from now on counts how long it may still be carried out.
+    pub(crate) fn give_up_lost_call(&mut self, now: Timestamp) {
+        let lost = |intent: &&Intent| intent.outcome.is_none();
+        let Some(intent) = self.run.state.intent.as_ref().filter(lost) else { return };
+        let (kind, at) = (intent.effect.kind(), now.max(intent.at));
+        let text = "the process that made the call ended before the answer".to_owned();
+        let line = format!("no answer to {kind}, so we will check whether it happened: {text}");
+        self.note(at, Source::ControlPlane, TimelineCode::UnknownOutcome, line);
+        self.end_intent(Outcome::Unknown { code: "caller_gone".to_owned(), text }, at);
     }
 
     /// The run waits: nothing is to be done until an event or `recheck_at`.
@@ -296,7 +308,10 @@ impl RunSession {
         }
         self.run.due_at = Timestamp::NEVER;
         match status {
-            RunStatus::Succeeded => self.set_node_state(self.run.kind.row().ends_in, now),
+            RunStatus::Succeeded => {
+                self.run.state.failure_class = None;
+                self.set_node_state(self.run.kind.row().ends_in, now);
+            }
             RunStatus::Cancelled => {
                 if let Some(state) = gpuaas_core::node_state::state_after_cancel(&self.run) {
                     self.set_node_state(state, now);
@@ -400,6 +415,7 @@ impl RunSession {
             observation: self.read.take(),
             tokens: std::mem::take(&mut self.tokens),
             revokes_tokens: std::mem::take(&mut self.revokes_tokens),
+            keeps_tokens: self.run.state.intent.as_ref().is_some_and(|last| last.after_unknown),
             tokens_expire_at: self.tokens_expire_at.take(),
             tasks: std::mem::take(&mut self.tasks),
             stays_parked: false,
@@ -458,6 +474,7 @@ pub(crate) fn park_run(run: &mut RunRecord, node: &str, mut park: Park) -> Timel
         code: TimelineCode::Parked.into(),
         text: format!("{}: {}", park.code, park.text),
     };
+    run.state.failure_class = park.failure_class;
     run.state.parked_at = Some(park.since);
     run.state.parked_code = Some(park.code.clone());
     park.looks_again_at = next_recheck_at(&park.code, park.since, park.since);

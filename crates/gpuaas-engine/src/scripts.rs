@@ -141,7 +141,11 @@ fn script_outcome(result: ScriptResult, output: Option<&ScriptResult>) -> Script
         status_name: result.status_name,
         exit_status: result.exit_status,
         runtime: result.runtime.unwrap_or_default(),
-        last_line: last.chars().filter(|c| !c.is_control()).take(LINE_CHARACTERS).collect(),
+        last_line: last
+            .chars()
+            .filter(|c| !gpuaas_types::text::is_invisible(*c))
+            .take(LINE_CHARACTERS)
+            .collect(),
     }
 }
 

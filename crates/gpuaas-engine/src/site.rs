@@ -1,5 +1,4 @@
-//! One site as the engine sees it: a client, a bound on parallel calls, a breaker, and answers
-//! that many runs share.
+//! One site as the engine sees it: a client, a bound on parallel calls, a breaker, shared answers.
 //!
 //! Calls are the scarce thing: a real region answers about ten single reads a second and needs
 //! 12 s for a list of 500 machines (docs/maas.md#costs). What is the same for all runs of a site
@@ -9,6 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use gpuaas_core::decide::change_guard::BMC_SECONDS;
 use gpuaas_store::{ExposeSecret as _, SecretString, Store};
 use gpuaas_types::api::SiteResource;
@@ -22,38 +23,22 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use crate::answer_cache::{ANSWER_SECONDS, CachedAnswer, KeyedAnswers};
 use crate::bmc_index::BmcIndex;
 pub use crate::call_error::CallError;
+use crate::call_limits::CallLimits;
 use crate::circuit_breaker::{Admission, CircuitBreaker, OutageCause};
 use crate::clock::Clock;
 use crate::connect::{Connect, KeyUnreadable, SiteKeyError, site_key};
 
-/// Reads of one region at once, beside a look at its event feed.
-const PARALLEL_READS: usize = 11;
-/// Changes of one region at once. Apart from the reads: MAAS answers some changes only after the
-/// BMC acted (docs/maas.md#unknown-outcomes), and these must not keep the event feed waiting.
-const PARALLEL_CHANGES: usize = 24;
 /// Seconds after which a site's row is looked at again, in case another replica changed it.
 const ROW_SECONDS: f64 = 10.0;
 /// The same for a site that does not answer or does not take our key: its row may mend that.
 const ROW_SECONDS_AWAY: f64 = 1.0;
 /// Seconds between two tries to read an API key that is kept elsewhere.
 const KEY_SECONDS: f64 = 5.0;
-/// Seconds for which a look at the event feed waits for its answer, which takes a region 10 ms
-/// (docs/maas.md#costs): so long after its end an outage is noticed at most.
+/// Seconds for which a look at the event feed waits for its answer, which takes an idle region 10 ms
+/// (docs/maas.md#costs), before it is asked once more: so long after its end an outage is noticed at most.
 const LOOK_PATIENCE_SECONDS: f64 = 5.0;
-
-/// What is in flight in one region at most, for as long as this process runs: a site that is
-/// connected again has the limits that it had.
-#[derive(Debug)]
-struct CallLimits {
-    reads: Semaphore,
-    changes: Semaphore,
-}
-
-impl Default for CallLimits {
-    fn default() -> Self {
-        Self { reads: Semaphore::new(PARALLEL_READS), changes: Semaphore::new(PARALLEL_CHANGES) }
-    }
-}
+/// Times a look is asked before it counts as unanswered. All are waited for: a slow answer is an answer.
+const LOOK_TIMES: u32 = 9;
 
 /// A connected site.
 pub struct Site {
@@ -62,8 +47,11 @@ pub struct Site {
     client: Client,
     limits: Arc<CallLimits>,
     breaker: CircuitBreaker,
-    /// When the question was asked whose answer said that the region is back.
+    /// When the question was asked whose answer closed the circuit.
     returned: watch::Sender<Timestamp>,
+    /// When the latest question was asked that was answered before an earlier one, or that closed the
+    /// circuit: what was read before may have no answer any more.
+    overtook: watch::Sender<Timestamp>,
     clock: Arc<dyn Clock>,
     images: CachedAnswer<Vec<BootResource>>,
     image_files: KeyedAnswers<BootResource>,
@@ -85,10 +73,11 @@ impl Site {
     where
         F: Future<Output = Result<T, MaasError>>,
     {
-        self.within(&self.limits.reads, call).await
+        self.within(&self.limits.reads, &self.overtook, call).await
     }
 
-    /// Makes one change within the site's bounds.
+    /// Makes one change within the site's bounds. Unlike a read, which may be repeated, it is waited for
+    /// unless the circuit was open meanwhile.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -96,12 +85,13 @@ impl Site {
     where
         F: Future<Output = Result<T, MaasError>>,
     {
-        self.within(&self.limits.changes, call).await
+        self.within(&self.limits.changes, &self.returned, call).await
     }
 
     async fn within<T, F>(
         &self,
         permits: &Semaphore,
+        returned: &watch::Sender<Timestamp>,
         call: impl FnOnce(Client) -> F,
     ) -> Result<T, CallError>
     where
@@ -119,16 +109,17 @@ impl Site {
         let result = tokio::select! {
             biased;
             result = call(self.client.clone()) => result.map_err(CallError::Maas),
-            () = self.until_given_up(asked_at) => return Err(CallError::GivenUp),
+            () = self.until_given_up(returned, asked_at) => return Err(CallError::GivenUp),
         };
         self.record(&result, asked_at);
         result
     }
 
-    /// Returns when a call that was made at `asked_at` will have no answer any more: the region
-    /// was away meanwhile and has answered a later question, and this one has had its time.
-    async fn until_given_up(&self, asked_at: Timestamp) {
-        let mut returned = self.returned.subscribe();
+    /// Returns when a call that was made at `asked_at` is not waited for any more: the region has answered
+    /// a later question, as `returned` tells, and this one has had its time. The region may carry it out
+    /// all the same.
+    async fn until_given_up(&self, returned: &watch::Sender<Timestamp>, asked_at: Timestamp) {
+        let mut returned = returned.subscribe();
         if returned.wait_for(|at| *at > asked_at).await.is_err() {
             return std::future::pending().await;
         }
@@ -136,14 +127,14 @@ impl Site {
         self.clock.sleep_until(asked_at.plus_seconds(patience)).await;
     }
 
-    /// Looks at something that the region answers at once; beside all other reads, and not for
-    /// long.
+    /// Looks at something that an idle region answers at once; beside all other reads, and asked again
+    /// and again for a while.
     ///
     /// # Errors
     /// See [`CallError`].
     pub(crate) async fn read_promptly<T, F>(
         &self,
-        call: impl FnOnce(Client) -> F,
+        call: impl Fn(Client) -> F,
     ) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, MaasError>>,
@@ -166,27 +157,42 @@ impl Site {
         let one =
             EventQuery { level: Some(EventLevel::Debug), limit: Some(1), ..EventQuery::default() };
         let _turn = self.breaker.hold_turn();
-        let asked = self.ask(|client| async move { client.events(&one).await }).await;
+        let one = &one;
+        let asked = self.ask(|client| async move { client.events(one).await }).await;
         tracing::debug!(answered = asked.is_ok(), "asked whether the region is back");
         self.breaker.outage().map_or(Ok(()), |outage| Err(CallError::Away(outage)))
     }
 
-    async fn ask<T, F>(&self, call: impl FnOnce(Client) -> F) -> Result<T, CallError>
+    async fn ask<T, F>(&self, call: impl Fn(Client) -> F) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, MaasError>>,
     {
-        let asked_at = self.clock.now();
-        let until = asked_at.plus_seconds(LOOK_PATIENCE_SECONDS * self.clock.factor());
-        let result = tokio::select! {
-            biased;
-            result = call(self.client.clone()) => result,
-            () = self.clock.sleep_until(until) => {
-                let text = format!("no answer within {LOOK_PATIENCE_SECONDS} s");
-                Err(MaasError::UnknownOutcome { cause: UnknownCause::Timeout, text })
+        let first_asked_at = self.clock.now();
+        let mut looks = FuturesUnordered::new();
+        let (asked_at, result) = loop {
+            let asked_at = self.clock.now();
+            let look = call(self.client.clone());
+            looks.push(async move { (asked_at, look.await) });
+            let until = asked_at.plus_seconds(LOOK_PATIENCE_SECONDS * self.clock.factor());
+            tokio::select! {
+                biased;
+                Some(answered) = looks.next() => break answered,
+                () = self.clock.sleep_until(until) => {}
+            }
+            if looks.len() >= LOOK_TIMES as usize {
+                let seconds = LOOK_PATIENCE_SECONDS * f64::from(LOOK_TIMES);
+                let text = format!("no answer within {seconds} s");
+                let cause = UnknownCause::Timeout;
+                break (asked_at, Err(MaasError::UnknownOutcome { cause, text }));
             }
         };
         let result = result.map_err(CallError::Maas);
         self.record(&result, asked_at);
+        if result.is_ok() && asked_at > first_asked_at {
+            // Asked later and answered earlier: what was asked before may be lost.
+            self.record_return();
+            self.overtook.send_replace(asked_at);
+        }
         result
     }
 
@@ -200,16 +206,21 @@ impl Site {
             _ if self.breaker.record_answer(now) => {
                 tracing::info!("the region answers again");
                 self.returned.send_replace(asked_at);
+                self.overtook.send_replace(asked_at);
             }
             _ => {}
         }
     }
 
-    /// A look at `asked_at` was answered after others had not been: what was sent before it is not
-    /// waited for much longer.
-    pub(crate) fn record_return(&self, asked_at: Timestamp) {
+    /// A look was answered after others had not been: what waited for the region goes on. What is in
+    /// flight is waited for as before, since a slow answer is no outage.
+    pub(crate) fn record_return(&self) {
         self.breaker.record_return(self.clock.now());
-        self.returned.send_replace(asked_at);
+    }
+
+    /// Whether nothing is sent to the region: the circuit is open.
+    pub(crate) fn is_away(&self) -> bool {
+        self.breaker.outage().is_some()
     }
 
     /// Since when the region answers again; none: it was never away.
@@ -453,6 +464,7 @@ impl Sites {
             limits: Arc::clone(&slot.limits),
             breaker,
             returned: watch::Sender::new(Timestamp::EPOCH),
+            overtook: watch::Sender::new(Timestamp::EPOCH),
             clock: Arc::clone(&self.clock),
             images: CachedAnswer::default(),
             bmcs: CachedAnswer::default(),

@@ -112,9 +112,29 @@ mod tests {
         };
         let key = SecretString::from("a:b:c".to_owned());
         let site = SiteSpec::new("lab", "http://127.0.0.1:1/MAAS");
-        store.create_site(BEGIN, class.site_id, site, Default::default(), &key).await.unwrap();
+        store
+            .create_site(
+                BEGIN,
+                class.site_id,
+                site,
+                Default::default(),
+                &key,
+                gpuaas_store::NewAuditEntry::in_test(),
+            )
+            .await
+            .unwrap();
         let profile = ProfileSpec::default();
-        store.create_profile(BEGIN, class.profile_id, "p", &profile, &[]).await.unwrap();
+        store
+            .create_profile(
+                BEGIN,
+                class.profile_id,
+                "p",
+                &profile,
+                &[],
+                gpuaas_store::NewAuditEntry::in_test(),
+            )
+            .await
+            .unwrap();
         let image = gpuaas_core::policy::normalise_distro_series(&profile.distro_series);
 
         let (clock, estimates) = (VirtualClock::new(BEGIN), StepDurationEstimates::default());

@@ -14,13 +14,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gpuaas_core::drift::{BmcLogin, POWER_OFF};
-use gpuaas_store::{StoreError, SweepSubject};
+use gpuaas_store::{StoreError, SweepSubject, WatchLease};
 use gpuaas_types::machine::MachineView;
 use gpuaas_types::{DriftAction, DriftKind, SiteId, Timestamp};
 use maas_client::{Machine, MachineFilter, NamedGroup, PowerParameters};
 
 use crate::bmc_index::BmcIndex;
 use crate::bmc_logins::BmcLogins;
+use crate::open_runs::OpenRunMachines;
 use crate::shared::Shared;
 use crate::site::{CallError, Site};
 use crate::sweep::{self, MachineHint};
@@ -112,6 +113,8 @@ pub(crate) struct UnannouncedChanges {
     next_tag: usize,
     /// How MAAS logs in at BMCs.
     logins: BmcLogins,
+    /// Machines of nodes with an open run.
+    open_runs: OpenRunMachines,
     /// Who last switched a machine, and when the feed said so.
     switched_by: BTreeMap<String, (Timestamp, String)>,
 }
@@ -128,13 +131,19 @@ impl Look {
         self.hints.entry(id.to_owned()).or_default();
     }
 
+    /// Adds what so many machines in a list cost.
+    fn count_read(&mut self, machines: usize) {
+        #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
+        let machines_cost = machines as f64 * MACHINE_COST;
+        self.region_seconds += machines_cost;
+    }
+
     /// Asks for machines that are exceptions, and notes them.
     async fn ask(&mut self, site: &Site, filter: MachineFilter) -> Result<(), CallError> {
         let machines: Vec<Machine> =
             site.call(|client| async move { client.machines(&filter).await }).await?;
-        #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
-        let machines_cost = machines.len() as f64 * MACHINE_COST;
-        self.region_seconds += LIST_COST + machines_cost;
+        self.region_seconds += LIST_COST;
+        self.count_read(machines.len());
         machines.iter().for_each(|machine| self.note(&machine.system_id));
         Ok(())
     }
@@ -154,6 +163,7 @@ impl UnannouncedChanges {
         &mut self,
         shared: &Shared,
         site: &Site,
+        lease: &WatchLease,
     ) -> Result<(), StoreError> {
         let now = shared.clock.now();
         if now < self.look_at {
@@ -167,14 +177,23 @@ impl UnannouncedChanges {
         }
         let pause = if busy { BUSY_LIST_SECONDS } else { LOOK_SECONDS };
         self.look_at = now.plus_seconds(pause * factor);
-        let mut subjects = shared.store.sweep_subjects(site_id).await?;
-        subjects.retain(|s| s.run.is_none() && s.observation.is_some());
+        let subjects = shared.store.sweep_subjects(site_id).await?;
+        let (mut subjects, working): (Vec<_>, Vec<_>) =
+            subjects.into_iter().partition(|subject| subject.run.is_none());
+        subjects.retain(|subject| subject.observation.is_some());
         let only_list = busy && now < self.exceptions_at;
         let mut look = Look::default();
         self.forget_where_policy_changed(site);
         self.note_open_differences(shared, site_id, &subjects, &mut look).await?;
+        if subjects.is_empty() && working.is_empty() {
+            self.shown.clear();
+            return Ok(());
+        }
         match self.find_changes(site, &subjects, now, only_list, &mut look).await {
             Ok(parameters) => {
+                let read = self.open_runs.look(shared, site, lease, &working, &parameters).await?;
+                look.region_seconds += if read == 0 { 0.0 } else { LIST_COST };
+                look.count_read(read);
                 let logins = self.logins.compare(shared, site, &subjects, &parameters).await?;
                 self.compare_logins(&logins, &mut look);
             }
@@ -214,10 +233,6 @@ impl UnannouncedChanges {
         look: &mut Look,
     ) -> Result<BTreeMap<String, PowerParameters>, CallError> {
         self.switched_by.retain(|_, (at, _)| now.seconds_since(*at) < SWITCHING_SECONDS);
-        if subjects.is_empty() {
-            self.shown.clear();
-            return Ok(BTreeMap::new());
-        }
         self.refresh(subjects, look);
         let parameters =
             site.call(|client| async move { client.power_parameters_all().await }).await?;
@@ -225,7 +240,7 @@ impl UnannouncedChanges {
         #[expect(clippy::cast_precision_loss, reason = "a number of machines")]
         let list_cost = parameters.len() as f64 * PARAMETERS_COST;
         look.region_seconds += list_cost;
-        if !only_list {
+        if !only_list && !subjects.is_empty() {
             self.find_renamed(site, look).await?;
             self.find_switched(site, look).await?;
             self.find_retagged(site, look).await?;

@@ -151,6 +151,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         answering_since: None,
         unannounced: UnannouncedChanges::default(),
         rewind: None,
+        gone_ids: None,
         mark_at: Timestamp::EPOCH,
         mark: MarkSeen::default(),
         newest_created: None,
@@ -209,6 +210,9 @@ struct Watcher {
     unannounced: UnannouncedChanges,
     /// The feed ends before what was read of it.
     rewind: Option<Rewind>,
+    /// The end of a feed that went back with nothing to prove another past, and the highest id that was
+    /// read of it: a region that only lost machines gives no id in between to anything new.
+    gone_ids: Option<(i64, i64)>,
     /// When the mark of the region is looked at next.
     mark_at: Timestamp,
     /// What the mark showed of the region, until the feed was read after that.
@@ -247,7 +251,6 @@ impl Watcher {
 
     /// Reads the feed once and writes what it found.
     async fn poll_feed(&mut self) -> Result<(), StoreError> {
-        let asked_at = self.shared.clock.now();
         let (read, site) = match self.shared.sites.get(self.lease.site_id).await {
             Ok(site) => {
                 self.identify(&site).await?;
@@ -265,7 +268,7 @@ impl Watcher {
             }
         };
         if let Some(site) = site.as_ref().filter(|_| self.silence.count() > 0) {
-            site.record_return(asked_at);
+            site.record_return();
         }
         self.silence.succeeded();
         let mark = std::mem::take(&mut self.mark);
@@ -276,6 +279,11 @@ impl Watcher {
             && let Some(seconds) = self.clock_set_back(events)
         {
             self.rewind = self.passed_by(site, Evidence::ClockSetBack { seconds }).await;
+        }
+        if let (Some(site), None, Some(events)) = (&site, &self.rewind, &events)
+            && let Some(id) = self.reused_id(events)
+        {
+            self.rewind = self.passed_by(site, Evidence::ReusedId { id }).await;
         }
         if let (Some(rewind), Some(site)) = (self.rewind.take(), &site) {
             let lost_mark = mark.lost;
@@ -295,7 +303,7 @@ impl Watcher {
                 if self.shared.config.idle_poll_seconds <= 0.0 {
                     return Ok(());
                 }
-                self.unannounced.look_if_due(&self.shared, &site).await
+                self.unannounced.look_if_due(&self.shared, &site, &self.lease).await
             }
             None => Ok(()),
         }
@@ -304,9 +312,12 @@ impl Watcher {
     /// Follows a feed that ends before what was read of it from its end on. Answers whether the
     /// region said all that this takes.
     async fn go_back(&mut self, site: &Site, rewind: Rewind) -> Result<bool, StoreError> {
-        if !rewind::take_back(&self.shared, site, &self.lease, &rewind).await? {
+        let Some(proven) = rewind::take_back(&self.shared, site, &self.lease, &rewind).await?
+        else {
             return Ok(false);
-        }
+        };
+        let highest = self.gone_ids.map_or(rewind.from, |(_, highest)| highest.max(rewind.from));
+        self.gone_ids = (!proven).then_some((rewind.to, highest));
         let first = self.cursor.is_none();
         self.cursor = Some(rewind.to);
         self.seen.clear();
@@ -367,7 +378,8 @@ impl Watcher {
     async fn passed_by(&mut self, site: &Site, evidence: Evidence) -> Option<Rewind> {
         match newest(site).await {
             Ok(ids) => {
-                let rewind = Rewind::new(self.cursor.unwrap_or(0), ids);
+                let read = self.gone_ids.map(|(_, highest)| highest).max(self.cursor);
+                let rewind = Rewind::new(read.unwrap_or(0), ids);
                 Some(Rewind { evidence: Some(evidence), ..rewind })
             }
             Err(_) => {
@@ -375,6 +387,15 @@ impl Watcher {
                 None
             }
         }
+    }
+
+    /// The id of a new event that the region had given to another one before; none: there is none.
+    fn reused_id(&self, events: &[Event]) -> Option<i64> {
+        let (end, highest) = self.gone_ids?;
+        // Ids are handed out before their transactions end: a few of before may come late.
+        let given = (end + 1)..(highest - i64::from(OVERLAP));
+        let ids = events.iter().map(|event| i64_of(event.id));
+        ids.into_iter().find(|id| given.contains(id))
     }
 
     /// By how many seconds the region's clock went back between the newest event that was read and
@@ -454,8 +475,9 @@ impl Watcher {
                 limit: Some(PAGE),
                 ..EventQuery::default()
             };
+            let query = &query;
             let page =
-                site.read_promptly(|client| async move { client.events(&query).await }).await?;
+                site.read_promptly(|client| async move { client.events(query).await }).await?;
             let full = page.events.len() >= PAGE as usize;
             after = page.events.iter().map(|e| e.id).max().unwrap_or(after);
             self.pages.extend(page.events.into_iter().map(|event| (event.id, event)));
@@ -556,7 +578,8 @@ async fn newest(site: &Site) -> Result<Vec<u64>, CallError> {
         limit: Some(OVERLAP),
         ..EventQuery::default()
     };
-    let page = site.read_promptly(|client| async move { client.events(&query).await }).await?;
+    let query = &query;
+    let page = site.read_promptly(|client| async move { client.events(query).await }).await?;
     let mut ids: Vec<u64> = page.events.iter().map(|event| event.id).collect();
     ids.sort_unstable();
     Ok(ids)

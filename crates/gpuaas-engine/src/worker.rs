@@ -27,6 +27,8 @@ pub(crate) const LOOP: &str = "worker";
 /// Decisions in one claim before the run is given back. Far above what a real run takes; a
 /// decision that does not move would otherwise hold its worker for ever.
 const MAX_DECISIONS: u32 = 400;
+/// How many of the last decisions a run that decided without end shows.
+const LOOP_EVIDENCE: u32 = 3;
 /// Seconds between two claims of runs that another replica made due.
 const IDLE_SECONDS: f64 = 1.0;
 
@@ -189,6 +191,7 @@ async fn drive_run(shared: &Shared, claimed: LeasedRun) -> Result<(), StoreError
     let context = RunContext::prepare(shared, &claimed).await?;
     tracing::Span::current().record("site", context.site.name.as_str());
     let mut session = RunSession::new(claimed, context, shared.failpoints.clone());
+    session.give_up_lost_call(shared.clock.now());
     session.reach(Failpoint::Claimed).await;
     if session.run.status == RunStatus::Parked
         && Box::pin(recheck(shared, &mut session)).await? == Recheck::StaysParked
@@ -197,7 +200,8 @@ async fn drive_run(shared: &Shared, claimed: LeasedRun) -> Result<(), StoreError
     }
     let mut held_deploy_slot = admission::holds_deploy_slot(&session.run);
     let mut deploy_slot_released = false;
-    for _ in 0..MAX_DECISIONS {
+    let mut latest = Vec::new();
+    for count in 0..MAX_DECISIONS {
         let now = shared.clock.now();
         session.reach_decision();
         if session.repeats_decision() {
@@ -205,6 +209,9 @@ async fn drive_run(shared: &Shared, claimed: LeasedRun) -> Result<(), StoreError
         }
         let decision = gpuaas_core::decide(&session.snapshot(now));
         let span = tracing::info_span!("step", step = session.run.step.as_str());
+        if count + LOOP_EVIDENCE >= MAX_DECISIONS {
+            latest.push(format!("in {} it decided: {}", session.run.step, decision.name()));
+        }
         let flow = if admission::at_deploy_admission(&session, &decision) {
             Box::pin(admit_deploy(shared, &mut session)).instrument(span).await?
         } else {
@@ -223,7 +230,10 @@ async fn drive_run(shared: &Shared, claimed: LeasedRun) -> Result<(), StoreError
     }
     let now = shared.clock.now();
     let text = format!("{MAX_DECISIONS} decisions in one go did not bring the run to a halt");
-    session.park(internal_park(ParkCode::DecisionLoop, text, now));
+    let mut park = internal_park(ParkCode::DecisionLoop, text, now);
+    park.evidence.push(format!("the run is in {}", session.run.step));
+    park.evidence.extend(latest);
+    session.park(park);
     session.commit(&shared.store, now, true).await
 }
 

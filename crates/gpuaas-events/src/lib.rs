@@ -8,6 +8,8 @@
 mod delivery;
 mod nats;
 mod target;
+#[cfg(test)]
+mod tests;
 mod webhook;
 mod worker;
 

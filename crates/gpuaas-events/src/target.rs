@@ -17,7 +17,12 @@ pub(crate) struct DeliveryFailure {
 
 impl DeliveryFailure {
     pub(crate) fn new(fault: DeliveryFault, text: impl AsRef<str>) -> Self {
-        let text = text.as_ref().chars().filter(|c| !c.is_control()).take(TEXT_CHARS).collect();
+        let text = text
+            .as_ref()
+            .chars()
+            .filter(|c| !gpuaas_types::text::is_invisible(*c))
+            .take(TEXT_CHARS)
+            .collect();
         Self { fault, text }
     }
 }

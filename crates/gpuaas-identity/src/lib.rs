@@ -25,6 +25,8 @@ pub mod oidc;
 mod peer;
 mod pem;
 pub mod server;
+#[cfg(test)]
+mod tests;
 
 pub use authority::{Authority, AuthorityError, CertificateRequest, Subject};
 pub use authority_set::AuthoritySet;

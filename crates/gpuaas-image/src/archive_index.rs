@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
 
-use flate2::bufread::MultiGzDecoder;
-
 use crate::entry::DeviceNumber;
+use crate::gzip_stream::GzipStream;
 
 /// Longest content of a file that is kept, in bytes; dpkg's status is the longest, 4 MiB of a host
 /// with 3,000 packages.
@@ -19,23 +18,46 @@ const MAX_KEY_FILE_BYTES: u64 = 64 << 10;
 
 /// Files whose content rules read; a folder ends with a slash.
 const CONTENTS: &[&str] = &[
+    "boot/grub/device.map",
+    "boot/loader/entries/",
     "curtin/",
     "etc/apt/",
     "etc/cloud/",
+    "etc/crypttab",
     "etc/default/grub",
+    "etc/default/grub.d/",
+    "etc/dracut.conf",
+    "etc/dracut.conf.d/",
     "etc/environment",
     "etc/fstab",
     "etc/gpuaas/",
     "etc/hostname",
+    "etc/initramfs-tools/conf.d/",
+    "etc/initramfs-tools/initramfs.conf",
+    "etc/iscsi/initiatorname.iscsi",
+    "etc/kernel/",
+    "etc/lvm/",
     "etc/machine-id",
+    "etc/mdadm.conf",
+    "etc/mdadm.conf.d/",
+    "etc/mdadm/",
     "etc/modprobe.d/",
+    "etc/multipath/",
+    "etc/network/",
+    "etc/nvme/",
     "etc/os-release",
     "etc/profile.d/",
     "etc/resolv.conf",
     "etc/shadow",
+    "etc/ssh/sshd_config",
+    "etc/systemd/",
+    "etc/wireguard/",
     "usr/lib/os-release",
+    "usr/local/lib/systemd/system/",
+    "var/cache/debconf/",
     "var/lib/dbus/machine-id",
     "var/lib/dpkg/diversions",
+    "var/lib/dpkg/info/cloud-init.postinst",
     "var/lib/dpkg/info/iputils-ping.postinst",
     "var/lib/dpkg/info/mtr-tiny.postinst",
     "var/lib/dpkg/status",
@@ -131,7 +153,7 @@ impl ArchiveIndex {
     /// # Errors
     /// [`ArchiveReadError`].
     pub fn read(input: impl Read) -> Result<Self, ArchiveReadError> {
-        let gzip = MultiGzDecoder::new(BufReader::with_capacity(1 << 18, input));
+        let gzip = GzipStream::new(input);
         let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 18, gzip));
         let mut index = Self::default();
         for entry in archive.entries()? {
@@ -188,7 +210,7 @@ impl ArchiveIndex {
 
     fn add(&mut self, mut entry: tar::Entry<'_, impl Read>) -> io::Result<()> {
         let raw = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let path = cleaned(&raw);
+        let mut path = cleaned(&raw);
         if raw.starts_with('/') || path.split('/').any(|part| part == "..") {
             self.faults.push((NameFault::Outside, raw));
             return Ok(());
@@ -211,6 +233,13 @@ impl ArchiveIndex {
                 let value = String::from_utf8_lossy(extension.value_bytes()).into_owned();
                 indexed.uid =
                     value.parse().map_err(|_| io::Error::other("an owner is no number"))?;
+            } else if key == "GNU.sparse.name" {
+                // A file with holes, as GNU tar writes it: its header has another name.
+                path = cleaned(&String::from_utf8_lossy(extension.value_bytes()));
+            } else if ["GNU.sparse.realsize", "GNU.sparse.size"].contains(&key.as_str()) {
+                let value = String::from_utf8_lossy(extension.value_bytes()).into_owned();
+                indexed.size_bytes =
+                    value.parse().map_err(|_| io::Error::other("a size is no number"))?;
             }
         }
         match &indexed.kind {
@@ -248,10 +277,12 @@ fn kind(entry: &tar::Entry<'_, impl Read>) -> io::Result<IndexedKind> {
             minor: header.device_minor()?.unwrap_or_default(),
         })
     };
-    use tar::EntryType::{Block, Char, Continuous, Directory, Fifo, Link, Regular, Symlink};
+    use tar::EntryType::{
+        Block, Char, Continuous, Directory, Fifo, GNUSparse, Link, Regular, Symlink,
+    };
     Ok(match entry.header().entry_type() {
         Directory => IndexedKind::Directory,
-        Regular | Continuous => IndexedKind::File,
+        Regular | Continuous | GNUSparse => IndexedKind::File,
         Symlink => IndexedKind::Symlink(link()),
         Link => IndexedKind::HardLink(cleaned(&link())),
         Char => IndexedKind::CharacterDevice(device()?),
@@ -279,5 +310,5 @@ fn read_content(path: &str, content: &mut impl Read, indexed: &mut IndexedEntry)
 
 fn is_listed(list: &[&str], path: &str) -> bool {
     let listed = |name: &&str| path == *name || name.ends_with('/') && path.starts_with(*name);
-    list.iter().any(listed) || path.starts_with("etc/default/grub.d/")
+    list.iter().any(listed)
 }

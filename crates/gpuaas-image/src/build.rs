@@ -51,7 +51,7 @@ use layer::LayerStore;
 use whole_disk::make_whole_disk;
 
 /// Grows when the steps below make something else of the same inputs.
-const STEPS: u32 = 1;
+const STEPS: u32 = 2;
 
 /// Builds, or finds that nothing has changed.
 ///

@@ -246,7 +246,7 @@ mod tests {
                     assert!(has, "{package} has no {tool}: {listed}");
                     need(tool).unwrap();
                 }
-                _ => println!("skipped: {package} is not installed by dpkg here"),
+                _ => test_report::skip("dpkg", format!("{package} is not installed by dpkg here")),
             }
         }
         assert_eq!(need("no-such-tool").unwrap_err().to_string(), "there is no no-such-tool");

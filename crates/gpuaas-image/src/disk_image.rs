@@ -240,7 +240,7 @@ mod tests {
         mke2fs.args(["-q", "-F", "-E", "root_owner=0:0"]).args(options);
         mke2fs.arg("-d").arg(folder.path()).arg(image.path()).arg("20M");
         if !mke2fs.status().is_ok_and(|status| status.success()) {
-            println!("skipped: mke2fs is not to be had");
+            test_report::skip("mke2fs", "mke2fs is not installed");
             return None;
         }
         let mut disk = vec![0; 1 << 20];

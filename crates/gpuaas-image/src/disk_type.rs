@@ -1,15 +1,14 @@
 //! MAAS' file types for whole disks: how each is packed, and read again.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::Child;
-
-use flate2::bufread::MultiGzDecoder;
 
 use crate::command::{Tool, ToolError, need};
 use crate::entry::{ArchiveEntry, EntryKind};
 use crate::gzip::{DEFAULT_LEVEL, ParallelGzip};
+use crate::gzip_stream::GzipStream;
 use crate::pack::{PackError, staged};
 use crate::stream_digest::stream_digest;
 use crate::tar_writer::{TarWriteError, TarWriter};
@@ -25,15 +24,27 @@ pub struct DiskType {
     /// Its name, such as `ddgz`.
     pub name: &'static str,
     /// Whether the disk is the one file of a tar archive.
-    is_archive: bool,
-    compressor: DiskCompressor,
+    pub(crate) is_archive: bool,
+    pub(crate) compressor: DiskCompressor,
 }
 
+/// What a file is compressed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DiskCompressor {
+pub(crate) enum DiskCompressor {
     Gzip,
     Bzip2,
     Xz,
+}
+
+impl DiskCompressor {
+    /// The end of the names of such files.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gz",
+            Self::Bzip2 => "bz2",
+            Self::Xz => "xz",
+        }
+    }
 }
 
 use DiskCompressor::{Bzip2, Gzip, Xz};
@@ -164,10 +175,7 @@ pub(crate) fn decompressed(path: &Path) -> io::Result<Box<dyn Read>> {
     let program = match magic.as_slice() {
         [b'B', b'Z', b'h', ..] => "bzip2",
         b"\xfd7zXZ\0" => "xz",
-        _ => {
-            let file = BufReader::with_capacity(1 << 18, File::open(path)?);
-            return Ok(Box::new(MultiGzDecoder::new(file)));
-        }
+        _ => return Ok(Box::new(GzipStream::new(File::open(path)?))),
     };
     need(program).map_err(|error| io::Error::other(error.to_string()))?;
     let tool = Tool::plain("unpack the disk", program, COMPRESS_SECONDS);
@@ -239,7 +247,7 @@ mod tests {
         for (name, reader) in readers {
             let kind = DiskType::find(name).unwrap();
             if let Err(error) = kind.check_host() {
-                println!("skipped: {name}: {error}");
+                test_report::skip("tool", format!("{name}: {error}"));
                 continue;
             }
             let target = folder.path().join(name);

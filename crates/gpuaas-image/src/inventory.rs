@@ -3,16 +3,21 @@
 //! One pass reads, hashes and lists, so that what is said of an archive is of those very bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 
-use flate2::bufread::MultiGzDecoder;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::gzip_stream::GzipStream;
+use crate::lint::shell_text::assignments;
 use crate::plan::BUILD_RECORD;
 use crate::stream_digest::stream_digest;
 
+/// Where dpkg lists packages.
+const STATUS: &str = "/var/lib/dpkg/status";
+/// Files whose content is read, beside the record of the build.
+const TEXTS: [&str; 3] = [STATUS, "/etc/os-release", "/usr/lib/os-release"];
 /// Longest file whose content is read, in bytes: dpkg's status and the record of the build.
 const MAX_TEXT_BYTES: u64 = 16 << 20;
 
@@ -44,6 +49,8 @@ pub struct ImageInventory {
     pub packages: Vec<InventoryPackage>,
     /// Versions of its kernels.
     pub kernels: Vec<String>,
+    /// Fields of its `/etc/os-release`, such as `ID`.
+    pub os_release: BTreeMap<String, String>,
     /// The record of its build; `Null` where it has none.
     pub record: Value,
     /// Each name with what is there: kind, mode, owner, and the digest or the target.
@@ -59,7 +66,7 @@ impl ImageInventory {
         let mut hashed = HashedReader { input, hasher: Sha256::new(), bytes: 0 };
         let mut inventory = Self::default();
         {
-            let mut archive = tar::Archive::new(MultiGzDecoder::new(BufReader::new(&mut hashed)));
+            let mut archive = tar::Archive::new(GzipStream::new(&mut hashed));
             for entry in archive.entries()? {
                 inventory.add(entry?)?;
             }
@@ -88,12 +95,12 @@ impl ImageInventory {
         let what = if kind.is_file() {
             let size = entry.size();
             self.tree_bytes += size;
-            let is_text = matches!(path.as_str(), "/var/lib/dpkg/status") || path == BUILD_RECORD;
+            let is_text = TEXTS.contains(&path.as_str()) || path == BUILD_RECORD;
             let digest = if is_text && size <= MAX_TEXT_BYTES {
-                let mut text = String::new();
-                entry.read_to_string(&mut text)?;
-                self.read_text(&path, &text);
-                hex::encode(Sha256::digest(&text))
+                let mut bytes = Vec::new();
+                entry.read_to_end(&mut bytes)?;
+                self.read_text(&path, &String::from_utf8_lossy(&bytes));
+                hex::encode(Sha256::digest(&bytes))
             } else {
                 stream_digest(&mut entry)?
             };
@@ -120,6 +127,16 @@ impl ImageInventory {
     fn read_text(&mut self, path: &str, text: &str) {
         if path == BUILD_RECORD {
             self.record = serde_json::from_str(text).unwrap_or_default();
+            return;
+        }
+        if path != STATUS {
+            for one in assignments(text) {
+                // What is in /etc counts.
+                match path.starts_with("/etc/") {
+                    true => drop(self.os_release.insert(one.name, one.value)),
+                    false => drop(self.os_release.entry(one.name).or_insert(one.value)),
+                }
+            }
             return;
         }
         self.packages = text.split("\n\n").filter_map(package).collect();

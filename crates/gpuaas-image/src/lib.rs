@@ -19,6 +19,7 @@ mod disk_image;
 pub mod disk_type;
 pub mod entry;
 pub mod gzip;
+mod gzip_stream;
 pub mod inventory;
 pub mod lineage;
 pub mod lint;
@@ -26,12 +27,15 @@ pub mod lint_benchmark;
 mod machine_disk;
 pub mod overrides;
 pub mod pack;
+pub mod package_archives;
 pub mod plan;
 pub mod recipe;
 pub mod signed_repository;
 pub mod size;
 mod stream_digest;
 pub mod tar_writer;
+#[cfg(test)]
+mod tests;
 mod tree_path;
 pub mod tree_walk;
 

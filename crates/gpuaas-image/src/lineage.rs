@@ -28,7 +28,7 @@ pub fn spdx_document(name: &str, inventory: &ImageInventory) -> Value {
         "SPDXID": "SPDXRef-image",
         "name": name,
         "versionInfo": inventory.record["version"].as_str().unwrap_or("unknown"),
-        "packageFileName": format!("{name}.tar.gz"),
+        "packageFileName": file_name(name),
         "downloadLocation": "NOASSERTION",
         "filesAnalyzed": false,
         "primaryPackagePurpose": "OPERATING-SYSTEM",
@@ -42,7 +42,7 @@ pub fn spdx_document(name: &str, inventory: &ImageInventory) -> Value {
     let mut sources: Vec<(&str, &str)> = Vec::new();
     for package in &inventory.packages {
         let id = element_id("binary", &[&package.name, &package.version, &package.architecture]);
-        packages.push(binary_package(&id, package));
+        packages.push(binary_package(&id, package, inventory));
         relationships.push(json!({
             "spdxElementId": "SPDXRef-image",
             "relationshipType": "CONTAINS",
@@ -82,8 +82,33 @@ pub fn spdx_document(name: &str, inventory: &ImageInventory) -> Value {
     })
 }
 
-fn binary_package(id: &str, package: &InventoryPackage) -> Value {
+/// The name of the archive's file: `name` where that is one, else with the end that a build gives it.
+fn file_name(name: &str) -> String {
+    let is_file = [".tgz", ".tar.gz", ".gz", ".xz", ".bz2"].iter().any(|end| name.ends_with(end));
+    if is_file { name.to_owned() } else { format!("{name}.tar.gz") }
+}
+
+/// The package's address (purl-spec, type deb): scanners choose advisories by the namespace and the
+/// release, so both are those of the image's `/etc/os-release`. What that does not say is left out.
+fn package_url(package: &InventoryPackage, inventory: &ImageInventory) -> String {
     let InventoryPackage { name, version, architecture, .. } = package;
+    let field = |name: &str| inventory.os_release.get(name).filter(|text| !text.is_empty());
+    let id = field("ID").map(|id| id.to_ascii_lowercase());
+    let namespace = id.as_ref().map_or_else(String::new, |id| format!("{}/", purl_text(id)));
+    let release = field("VERSION_ID").or_else(|| field("VERSION_CODENAME"));
+    let distribution = id.as_ref().zip(release).map_or_else(String::new, |(id, release)| {
+        format!("&distro={}", purl_text(&format!("{id}-{release}")))
+    });
+    format!(
+        "pkg:deb/{namespace}{}@{}?arch={}{distribution}",
+        purl_text(name),
+        purl_text(version),
+        purl_text(architecture)
+    )
+}
+
+fn binary_package(id: &str, package: &InventoryPackage, inventory: &ImageInventory) -> Value {
+    let InventoryPackage { name, version, .. } = package;
     json!({
         "SPDXID": id,
         "name": name,
@@ -93,9 +118,7 @@ fn binary_package(id: &str, package: &InventoryPackage) -> Value {
         "externalRefs": [{
             "referenceCategory": "PACKAGE-MANAGER",
             "referenceType": "purl",
-            "referenceLocator": format!(
-                "pkg:deb/debian/{}@{}?arch={architecture}", purl_text(name), purl_text(version)
-            ),
+            "referenceLocator": package_url(package, inventory),
         }],
     })
 }
@@ -208,6 +231,9 @@ mod tests {
         ImageInventory {
             sha256: "ab".repeat(32),
             packages: vec![package("libc6", "glibc"), package("libc-bin", "glibc")],
+            os_release: [("ID", "debian"), ("VERSION_ID", "12")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             record: json!({
                 "image": "host", "version": "inputs", "built_at": "1757152340",
                 "lineage": ["index sha256:1234"], "bundles": ["h200-ib@1.0.0"],
@@ -231,8 +257,31 @@ mod tests {
         assert_eq!(generated.count(), 2);
         assert_eq!(document["creationInfo"]["created"], "2025-09-06T09:52:20Z");
         let purl = &packages[1]["externalRefs"][0]["referenceLocator"];
-        assert_eq!(purl, "pkg:deb/debian/libc6@1%3A2.36-9%2Bdeb12u1?arch=amd64");
+        assert_eq!(purl, "pkg:deb/debian/libc6@1%3A2.36-9%2Bdeb12u1?arch=amd64&distro=debian-12");
         assert_eq!(document, spdx_document("host", &inventory()));
+    }
+
+    #[test]
+    fn package_addresses_name_the_images_own_distribution() {
+        for (fields, wanted) in [
+            (vec![("ID", "ubuntu"), ("VERSION_ID", "24.04")], ("ubuntu/", "&distro=ubuntu-24.04")),
+            (
+                vec![("ID", "debian"), ("VERSION_CODENAME", "sid")],
+                ("debian/", "&distro=debian-sid"),
+            ),
+            (vec![("ID", "debian")], ("debian/", "")),
+            (vec![], ("", "")),
+        ] {
+            let fields =
+                fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let inventory = ImageInventory { os_release: fields.collect(), ..inventory() };
+            let url = package_url(&inventory.packages[0], &inventory);
+            let (namespace, distribution) = wanted;
+            let text = "libc6@1%3A2.36-9%2Bdeb12u1?arch=amd64";
+            assert_eq!(url, format!("pkg:deb/{namespace}{text}{distribution}"));
+        }
+        assert_eq!(file_name("x.tgz"), "x.tgz");
+        assert_eq!(file_name("host"), "host.tar.gz");
     }
 
     #[test]

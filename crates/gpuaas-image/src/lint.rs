@@ -6,27 +6,36 @@
 //! in the row.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use crate::archive_index::{ArchiveIndex, ArchiveReadError};
 use crate::disk_image;
-use crate::disk_type::disk_stream;
 
 mod boot;
+mod build_disks;
+mod cloud_config;
+mod cloud_init;
+mod file_shape;
+mod identities;
 mod integrity;
 mod kernel;
+mod kernel_arguments;
 mod leftovers;
+mod modes;
 mod packages;
 mod rule;
+pub(crate) mod shell_text;
 mod subject;
+
+use file_shape::{FileShape, ShapeContent};
 
 pub use boot::HOOK_MARK;
 pub use rule::{LintRule, LintSeverity};
 pub use subject::{ImageFileType, InstalledPackage, LintOptions, LintSubject};
 
 /// Rules that are about the file as a whole: what is no archive has no names to judge.
-static FILE_RULES: [LintRule; 3] = [
+static FILE_RULES: [LintRule; 4] = [
     LintRule {
         code: "archive_damaged",
         severity: LintSeverity::Error,
@@ -51,11 +60,29 @@ static FILE_RULES: [LintRule; 3] = [
         fix: "make an empty folder /curtin in the root before the disk is made",
         check: |_| Vec::new(),
     },
+    LintRule {
+        code: "file_type_differs",
+        severity: LintSeverity::Error,
+        reason: "the file is of another type than the one that MAAS is told",
+        breaks: "curtin, extract or block-meta: MAAS does not look at the file; tar finds no archive, or a tar's header is written to sector 0, and the host does not boot",
+        fix: "upload it as the type that it is (--file-type), or pack it as the type you want",
+        check: |_| Vec::new(),
+    },
 ];
 
 /// Every rule: those about the file first, then by what they are about.
 pub fn rules() -> impl Iterator<Item = &'static LintRule> {
-    let tables = [kernel::RULES, packages::RULES, leftovers::RULES, boot::RULES, integrity::RULES];
+    let tables = [
+        kernel::RULES,
+        packages::RULES,
+        cloud_init::RULES,
+        leftovers::RULES,
+        identities::RULES,
+        build_disks::RULES,
+        boot::RULES,
+        integrity::RULES,
+        modes::RULES,
+    ];
     FILE_RULES.iter().chain(tables.into_iter().flatten())
 }
 
@@ -66,6 +93,19 @@ pub struct ImageFinding {
     pub rule: &'static LintRule,
     /// What is meant, as the deployed host has it, or the file itself.
     pub path: String,
+    /// What was found there, where the rule's reason is not all; empty: it is.
+    pub detail: String,
+}
+
+impl ImageFinding {
+    /// The rule's reason, with what was found.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self.detail.as_str() {
+            "" => self.rule.reason.to_owned(),
+            detail => format!("{}: {detail}", self.rule.reason),
+        }
+    }
 }
 
 /// What was found, errors first, by the order of the rules.
@@ -82,9 +122,13 @@ impl ImageVerdict {
         self.findings.iter().all(|finding| finding.rule.severity == LintSeverity::Warning)
     }
 
-    fn of_file(rule: usize, file: &Path) -> Self {
+    fn of_file(rule: usize, file: &Path, detail: String) -> Self {
         let path = file.display().to_string();
-        Self { findings: vec![ImageFinding { rule: &FILE_RULES[rule], path }] }
+        Self { findings: vec![ImageFinding { rule: &FILE_RULES[rule], path, detail }] }
+    }
+
+    fn damaged(file: &Path) -> Self {
+        Self::of_file(0, file, String::new())
     }
 }
 
@@ -94,17 +138,20 @@ impl ImageVerdict {
 /// The file cannot be read at all.
 pub fn lint(path: &Path, options: &LintOptions) -> io::Result<ImageVerdict> {
     let archive_bytes = path.metadata()?.len();
-    match first_sectors(path)? {
-        None => return Ok(ImageVerdict::of_file(0, path)),
-        Some(begin) if disk_image::is_disk(&begin) => return judge_disk(path, options),
-        Some(_) if options.file_type != ImageFileType::Tgz => {
-            return Ok(ImageVerdict::of_file(0, path));
+    let shape = FileShape::of(path)?;
+    if let Some(detail) = shape.differs_from(options.file_type) {
+        return Ok(ImageVerdict::of_file(3, path, detail));
+    }
+    match shape {
+        FileShape::Compressed(_, ShapeContent::Disk | ShapeContent::DiskInTar) => {
+            return judge_disk(path, options);
         }
-        Some(_) => {}
+        _ if options.file_type != ImageFileType::Tgz => return Ok(ImageVerdict::damaged(path)),
+        _ => {}
     }
     match ArchiveIndex::read(File::open(path)?) {
         Ok(index) => Ok(judge(&LintSubject::new(&index, archive_bytes, options))),
-        Err(ArchiveReadError::Damaged(_)) => Ok(ImageVerdict::of_file(0, path)),
+        Err(ArchiveReadError::Damaged(_)) => Ok(ImageVerdict::damaged(path)),
         Err(ArchiveReadError::Unreadable(error)) => Err(error),
     }
 }
@@ -114,38 +161,24 @@ pub fn lint(path: &Path, options: &LintOptions) -> io::Result<ImageVerdict> {
 pub fn judge(image: &LintSubject<'_>) -> ImageVerdict {
     let mut findings: Vec<ImageFinding> = rules()
         .flat_map(|rule| {
-            (rule.check)(image).into_iter().map(move |path| ImageFinding { rule, path })
+            let paths = (rule.check)(image).into_iter();
+            paths.map(move |path| ImageFinding { rule, path, detail: String::new() })
         })
         .collect();
     findings.sort_by_key(|finding| finding.rule.severity);
     ImageVerdict { findings }
 }
 
-/// The first kibibyte behind what compresses, and behind the header of an archive with a disk; `None` where
-/// the file is not compressed or has less.
-fn first_sectors(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let mut begin = vec![0; 1024];
-    match disk_stream(path).and_then(|mut stream| stream.read_exact(&mut begin)) {
-        Ok(()) => Ok(Some(begin)),
-        Err(error) => match error.kind() {
-            io::ErrorKind::InvalidInput
-            | io::ErrorKind::InvalidData
-            | io::ErrorKind::UnexpectedEof => Ok(None),
-            _ => Err(error),
-        },
-    }
-}
-
 fn judge_disk(path: &Path, options: &LintOptions) -> io::Result<ImageVerdict> {
     let has_layout = !["", "blank", "custom", "none"].contains(&options.storage_layout.as_str());
-    if options.file_type == ImageFileType::Tgz || has_layout {
-        return Ok(ImageVerdict::of_file(1, path));
+    if has_layout {
+        return Ok(ImageVerdict::of_file(1, path, String::new()));
     }
     match disk_image::has_root_marker(path) {
         Ok(true) => Ok(ImageVerdict::default()),
-        Ok(false) => Ok(ImageVerdict::of_file(2, path)),
+        Ok(false) => Ok(ImageVerdict::of_file(2, path, String::new())),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            Ok(ImageVerdict::of_file(0, path))
+            Ok(ImageVerdict::damaged(path))
         }
         Err(error) => Err(error),
     }

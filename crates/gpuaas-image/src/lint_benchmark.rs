@@ -14,7 +14,7 @@ mod sample_disk;
 mod sample_image;
 mod sample_systems;
 
-pub use planted_fault::{FAULTS, FaultPlant, PlantedFault};
+pub use planted_fault::{FaultPlant, PlantedFault, faults};
 pub use sample_image::SampleImage;
 
 /// What the rules said of planted faults and of good images.
@@ -44,7 +44,7 @@ pub fn measure() -> io::Result<LintBenchmark> {
         benchmark.good_images += 1;
         benchmark.false_alarms.extend(codes(&archive, &options)?);
     }
-    for fault in FAULTS {
+    for fault in faults() {
         let (archive, options) = fault.planted()?;
         let codes = codes(&archive, &options)?;
         benchmark.mutations += 1;
@@ -83,13 +83,17 @@ mod tests {
         let benchmark = measure().unwrap();
         assert_eq!(benchmark.missed, Vec::<&str>::new());
         assert_eq!(benchmark.false_alarms, Vec::<&str>::new());
-        assert_eq!((benchmark.caught, benchmark.wrong_code), (FAULTS.len(), 0), "{benchmark:?}");
+        assert_eq!(
+            (benchmark.caught, benchmark.wrong_code),
+            (faults().count(), 0),
+            "{benchmark:?}"
+        );
         assert!(benchmark.mutations >= 25 && benchmark.good_images >= 5, "{benchmark:?}");
     }
 
     #[test]
     fn a_fault_is_answered_by_its_own_code_alone() {
-        for fault in FAULTS {
+        for fault in faults() {
             let (archive, options) = fault.planted().unwrap();
             let codes = codes(&archive, &options).unwrap();
             assert_eq!(codes, BTreeSet::from([fault.code]), "{}", fault.about);
@@ -99,7 +103,7 @@ mod tests {
     #[test]
     fn every_rule_has_a_fault_that_it_catches() {
         let rules: BTreeSet<&str> = rules().map(|rule| rule.code).collect();
-        let planted: BTreeSet<&str> = FAULTS.iter().map(|fault| fault.code).collect();
+        let planted: BTreeSet<&str> = faults().map(|fault| fault.code).collect();
         assert_eq!(rules, planted);
     }
 }

@@ -12,6 +12,9 @@ use crate::size;
 /// What the names of all overrides begin with, in the environment.
 pub const PREFIX: &str = "GPUAAS_MAAS_HOST_IMAGE_";
 
+/// The least that the bundle h200-ib takes for Netdata's database, in MiB.
+const LEAST_RETENTION_MB: u32 = 64;
+
 /// An override.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageOverride {
@@ -119,7 +122,7 @@ pub const OVERRIDES: [ImageOverride; 20] = [
         "OPTIONAL_PACKAGES",
         Packages,
         RecipeGroups,
-        "Packages that are left out and recorded where they are not to be had, instead of the recipe's"
+        "Packages that are left out and recorded where they are not available, instead of the recipe's"
     ),
     row!(
         "enable-nvidia-repos",
@@ -284,8 +287,13 @@ impl ImageOverride {
             Size => size::parse(value).is_some_and(|bytes| bytes > 0),
             Packages => value.split(',').all(|name| is_package(name.trim())),
             Words => value.split_whitespace().all(is_word),
-            Socket => value.parse::<std::net::SocketAddr>().is_ok(),
-            Number => value.parse::<u32>().is_ok_and(|number| number > 0),
+            // As the bundle h200-ib takes it: others read through its edge.
+            Socket => {
+                let port =
+                    value.strip_prefix("127.0.0.1:").and_then(|port| port.parse::<u16>().ok());
+                port.is_some_and(|port| port > 0)
+            }
+            Number => value.parse::<u32>().is_ok_and(|number| number >= LEAST_RETENTION_MB),
             Name => is_name(value.strip_prefix("custom/").unwrap_or(value)),
             FileType => value == "tgz" || DiskType::find(value).is_some(),
             BaseImage => {
@@ -324,8 +332,8 @@ impl OverrideKind {
             Size => "a size such as 80G",
             Packages => "names of packages with commas between them",
             Words => "kernel arguments with spaces between them",
-            Socket => "an address with a port",
-            Number => "a number above 0",
+            Socket => "127.0.0.1 with a port",
+            Number => "a number of at least 64",
             Name => "a name of lower-case letters, digits, hyphens and dots",
             FileType => "tgz, or a dd type of MAAS",
             BaseImage => "an image such as ubuntu/noble",

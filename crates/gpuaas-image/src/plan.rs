@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::disk_type::DiskType;
 use crate::overrides::{OverrideSource, ResolvedOverrides};
-use crate::recipe::{ImageRecipe, RecipeBase, RecipeFile, RecipeSwitch};
+use crate::recipe::{ImageRecipe, PackageArchive, RecipeBase, RecipeFile, RecipeSwitch};
 use crate::signed_repository::SignedRepository;
 
 /// Length of the pieces of an upload, in bytes (docs/maas.md#uploading-images).
@@ -303,6 +303,7 @@ pub fn recipe_repositories(
             url: url.to_owned(),
             key_url: key_url.to_owned(),
             fingerprints: if is_publishers { repository.fingerprints.clone() } else { Vec::new() },
+            prefer: repository.prefer,
         }
     })
     .collect()
@@ -319,7 +320,7 @@ fn planned_build(
         names => names.split(',').map(|name| name.trim().to_owned()).collect(),
     };
     let repositories = recipe_repositories(recipe, overrides).into_iter().map(|repository| {
-        let SignedRepository { name, url, key_url, fingerprints } = repository;
+        let SignedRepository { name, url, key_url, fingerprints, .. } = repository;
         let keys = match fingerprints.as_slice() {
             [] => "whichever keys it serves".to_owned(),
             some => some.join(", "),
@@ -337,7 +338,8 @@ fn planned_build(
     let base = match &recipe.base {
         RecipeBase::CloudImage { checksums, signature, keyring, packages, .. } => {
             let from = packages.as_ref().map_or_else(String::new, |archive| {
-                format!("; packages of {} from {}", archive.suite, archive.mirror)
+                let PackageArchive { suite, mirror, components } = archive;
+                format!("; packages of {suite} from {mirror} ({})", components.join(" "))
             });
             format!(
                 "{url}, whose sha256 is that of {checksums} beside it, signed by {signature} with a key of {keyring}{from}"

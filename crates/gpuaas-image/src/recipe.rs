@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::package_archives::{DISTRIBUTIONS, UNKNOWN, package_rows};
 use crate::size;
 
 /// Recipes that come with GPUaaS, by name.
@@ -47,6 +48,12 @@ pub struct ImageRecipe {
     /// Files that are written.
     #[serde(default)]
     pub files: Vec<RecipeFile>,
+    /// Units that packages enable and that no host starts before a bundle enables them again.
+    #[serde(default)]
+    pub disabled_units: Vec<String>,
+    /// Files and links of packages that are removed, by absolute path.
+    #[serde(default)]
+    pub removed: Vec<String>,
     /// Bundles that are embedded.
     #[serde(default)]
     pub bundles: Vec<String>,
@@ -87,6 +94,13 @@ pub struct PackageArchive {
     pub mirror: String,
     /// Name of the release, such as `noble`.
     pub suite: String,
+    /// Parts of the archive, such as `restricted`, where Ubuntu has NVIDIA's drivers.
+    #[serde(default = "default_components")]
+    pub components: Vec<String>,
+}
+
+fn default_components() -> Vec<String> {
+    vec!["main".to_owned(), "universe".to_owned()]
 }
 
 /// A switch that a part of a recipe hangs on.
@@ -134,6 +148,9 @@ pub struct PackageRepository {
     /// served there count.
     #[serde(default)]
     pub fingerprints: Vec<String>,
+    /// Whether its packages win over the base's own of the same name; else the base's win.
+    #[serde(default)]
+    pub prefer: bool,
     /// Only with this switch.
     #[serde(default)]
     pub when: Option<RecipeSwitch>,
@@ -233,9 +250,15 @@ impl ImageRecipe {
                 return fault(format!("groups.{}", group.name), "two groups have this name");
             }
             for package in group.required.iter().chain(&group.optional) {
+                let field = format!("groups.{}: {package}", group.name);
                 if !is_package(package) {
-                    let field = format!("groups.{}: {package}", group.name);
                     return fault(field, "this is no name of a package");
+                }
+                if UPDATERS.contains(&package.as_str()) {
+                    return fault(
+                        field,
+                        "its installation writes the firmware of the build host's adapters",
+                    );
                 }
             }
         }
@@ -259,9 +282,92 @@ impl ImageRecipe {
             if parts.into_iter().any(|part| matches!(part, "" | "." | "..")) {
                 return fault(format!("files.{}", file.path), "a path is absolute and plain");
             }
+            if loses_to_nothing(&file.path) {
+                let field = format!("files.{}", file.path);
+                return fault(
+                    field,
+                    "a drop-in of an image is named 10- to 50-, so that bundles' come behind it",
+                );
+            }
+        }
+        if let RecipeBase::CloudImage { packages: Some(archive), .. } = &self.base
+            && let Some(name) = archive.components.iter().find(|name| !is_name(name))
+        {
+            let field = format!("base.cloud_image.packages.components: {name}");
+            return fault(field, "a component is a word such as main");
+        }
+        for unit in &self.disabled_units {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+            if !unit.contains('.') || !unit.chars().all(plain) {
+                return fault(
+                    format!("disabled_units: {unit}"),
+                    "a unit has a name such as x.service",
+                );
+            }
+        }
+        for path in &self.removed {
+            let parts = path.strip_prefix('/').unwrap_or_default().split('/');
+            if parts.into_iter().any(|part| matches!(part, "" | "." | "..")) {
+                return fault(format!("removed: {path}"), "a path is absolute and plain");
+            }
+        }
+        if let Some((field, reason)) = missing_archives(self).into_iter().next() {
+            return fault(field, reason);
         }
         Ok(())
     }
+}
+
+/// Packages of a recipe that none of its archives has, each as `groups.NAME: PACKAGE` and a reason.
+fn missing_archives(recipe: &ImageRecipe) -> Vec<(String, &'static str)> {
+    let (release, components) = match &recipe.base {
+        RecipeBase::CloudImage { packages: Some(archive), .. } => {
+            (archive.suite.as_str(), archive.components.clone())
+        }
+        // Nothing is installed beside what the disk has.
+        RecipeBase::CloudImage { packages: None, .. } => return Vec::new(),
+        // mmdebstrap takes main, unless a mirror says more.
+        RecipeBase::Mmdebstrap { suite, .. } => (suite.as_str(), vec!["main".to_owned()]),
+    };
+    let known =
+        |package: &str| package_rows().find(|row| row.release == release && row.package == package);
+    let reason = |group: &PackageGroup, package: &str| -> Option<&'static str> {
+        let row = known(package)?;
+        if row.archive == UNKNOWN || row.component == UNKNOWN {
+            return None;
+        }
+        if DISTRIBUTIONS.contains(&row.archive) {
+            let has = components.iter().any(|name| name == row.component);
+            return (!has).then_some("its component is not among those of the base's packages");
+        }
+        let mut repositories = recipe.repositories.iter().filter(|one| one.name == row.archive);
+        let has = repositories.any(|one| one.when.is_none() || one.when == group.when);
+        (!has).then_some(
+            "the repository that has it is not one of the recipe's, or hangs on another switch",
+        )
+    };
+    let groups = recipe.groups.iter();
+    groups
+        .flat_map(|group| {
+            let names = group.required.iter().chain(&group.optional);
+            names.filter_map(move |name| {
+                Some((format!("groups.{}: {name}", group.name), reason(group, name)?))
+            })
+        })
+        .collect()
+}
+
+/// Packages that write firmware while they are installed.
+const UPDATERS: [&str; 2] = ["mlnx-fw-updater", "mlnx-fw-updater-signed"];
+
+/// Whether the path is a drop-in of systemd that comes behind those of bundles: the last one counts, and
+/// what a bundle sets is about one host.
+fn loses_to_nothing(path: &str) -> bool {
+    let Some((folder, name)) = path.rsplit_once('/') else { return false };
+    let is_drop_in =
+        folder.contains("/systemd/") && folder.ends_with(".d") && name.ends_with(".conf");
+    let number = name.split_once('-').and_then(|(number, _)| number.parse::<u32>().ok());
+    is_drop_in && !number.is_some_and(|number| (10..=50).contains(&number))
 }
 
 /// Whether a recipe or an image may have the name.
@@ -291,6 +397,8 @@ pub fn is_package(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn text() -> &'static str {
@@ -317,6 +425,13 @@ mod tests {
             optional.contains(&"doca-ofed".to_owned())
         };
         assert!(doca(true) && !doca(false));
+        // A driver that is asked for is no matter of luck.
+        let nvidia = |on: bool| {
+            let names =
+                recipe.required_packages(|switch| switch != RecipeSwitch::NvidiaRepositories || on);
+            names.contains(&"nvidia-driver-580-server-open".to_owned())
+        };
+        assert!(nvidia(true) && !nvidia(false));
         assert_eq!(recipe.groups.len(), 13);
     }
 
@@ -329,13 +444,75 @@ mod tests {
             ("path: /etc/docker/daemon.json", "path: /etc/../x", "a path is absolute"),
             ("url: https://nvidia.github.io", "url: http://nvidia.github.io", "over https"),
             ("fingerprints: [EB69", "fingerprints: [eb69", "repositories.cuda: a fingerprint"),
+            ("- name: cuda", "- name: other", "hangs on another switch"),
             ("- name: cuda", "- name: ../cuda", "repositories.../cuda: a name is"),
             ("maas_name: gpuaas", "maas_name: GPUaaS", "maas_name: a name is"),
             ("bundles:", "bundels:", "bundels"),
+            ("- rsync", "- mlnx-fw-updater", "writes the firmware"),
+            ("50-gpuaas-image.conf", "gpuaas.conf", "a drop-in of an image"),
+            ("components: [main", "components: [Main", "a component is a word"),
+            ("- dnsmasq.service", "- /dnsmasq", "a unit has a name"),
         ] {
             assert!(text().contains(from), "{from}");
             let error = ImageRecipe::parse(&text().replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(wanted), "{from} -> {to}: {error}");
         }
+    }
+
+    #[test]
+    fn every_package_of_recipes_and_bundles_has_one_row() {
+        let mut wanted: BTreeSet<(String, String)> = BTreeSet::new();
+        for (name, _) in RECIPES {
+            let recipe = ImageRecipe::built_in(name).unwrap();
+            let release = match &recipe.base {
+                RecipeBase::CloudImage { packages, .. } => packages.as_ref().unwrap().suite.clone(),
+                RecipeBase::Mmdebstrap { suite, .. } => suite.clone(),
+            };
+            let names =
+                recipe.groups.iter().flat_map(|group| group.required.iter().chain(&group.optional));
+            wanted.extend(names.map(|name| (release.clone(), name.clone())));
+        }
+        let bundles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles");
+        for entry in std::fs::read_dir(bundles).unwrap() {
+            let Ok(text) = std::fs::read_to_string(entry.unwrap().path().join("bundle.yaml"))
+            else {
+                continue;
+            };
+            let bundle: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+            let lists = ["required", "optional"].map(|list| &bundle["packages"][list]);
+            let names = lists.into_iter().filter_map(|list| list.as_array()).flatten();
+            wanted
+                .extend(names.map(|name| ("noble".to_owned(), name.as_str().unwrap().to_owned())));
+        }
+        let rows: Vec<(String, String)> =
+            package_rows().map(|row| (row.release.to_owned(), row.package.to_owned())).collect();
+        let table: BTreeSet<(String, String)> = rows.iter().cloned().collect();
+        assert_eq!(rows.len(), table.len(), "a package has two rows");
+        let missing: Vec<_> = wanted.difference(&table).collect();
+        assert!(missing.is_empty(), "images/packages.tsv has no row of {missing:?}");
+    }
+
+    #[test]
+    fn a_package_that_no_archive_of_the_recipe_has_is_named() {
+        let text = RECIPES[0].1;
+        let faults = |text: &str| ImageRecipe::parse(text).unwrap_err().to_string();
+        let without = text.replace(
+            "components: [main, restricted, universe, multiverse]",
+            "components: [main, universe]",
+        );
+        let said = faults(&without);
+        assert!(
+            said.contains("nvidia-driver-580-server-open") && said.contains("its component"),
+            "{said}"
+        );
+        let default =
+            text.replace("      components: [main, restricted, universe, multiverse]\n", "");
+        assert!(faults(&default).contains("its component"));
+        let bare = text.replace("  - name: netdata\n    url", "  - name: other\n    url");
+        assert!(
+            faults(&bare).contains("groups.telemetry: netdata: the repository"),
+            "{}",
+            faults(&bare)
+        );
     }
 }

@@ -12,4 +12,6 @@ pub struct SignedRepository {
     /// Fingerprints that these keys have to have, in upper-case hex digits; empty: the keys that the URL
     /// serves count.
     pub fingerprints: Vec<String>,
+    /// Whether its packages win over the base's own of the same name.
+    pub prefer: bool,
 }

@@ -10,13 +10,13 @@ use gpuaas_engine::ClockChoice;
 
 use crate::hosts::options::{HostLoss, HostMode};
 pub use crate::machine_class::MachineClass;
-use crate::scenario::{IMAGE_EXPERIMENT, SCENARIOS};
+use crate::scenario::{HAS_SIMULATION, IMAGE_EXPERIMENT, listed_scenarios};
 
 /// `gpuaas lab`.
 #[derive(Debug, Clone, Args)]
 pub struct LabArgs {
-    /// How many machines to onboard [default: 3, and 40 in image-experiment].
-    #[arg(long, value_name = "N")]
+    /// How many machines to onboard.
+    #[arg(long, value_name = "N", help = nodes_help())]
     pub nodes: Option<usize>,
     /// Time runs this many times as fast, or `max`: hardware takes no time.
     #[arg(long, value_name = "X|max", default_value = "30")]
@@ -58,10 +58,18 @@ impl LabArgs {
     }
 }
 
-/// Every scenario by its name.
+/// Machines of a scenario, as far as this executable has it.
+fn nodes_help() -> String {
+    let more =
+        if HAS_SIMULATION { format!(", and 40 in {IMAGE_EXPERIMENT}") } else { String::new() };
+    format!("How many machines to onboard [default: 3{more}]")
+}
+
+/// Every scenario of this executable by its name.
 fn scenario_help() -> String {
-    let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
-    format!("What happens: {} or {IMAGE_EXPERIMENT}", names.join(", "))
+    let names: Vec<&str> = listed_scenarios(HAS_SIMULATION).map(|(name, _)| name).collect();
+    let (last, others) = names.split_last().unwrap_or((&"", &[]));
+    format!("What happens: {} or {last}", others.join(", "))
 }
 
 /// Those that have a name of their own.
@@ -264,6 +272,17 @@ pub struct BenchGateArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench repair`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchRepairArgs {
+    /// Folder with the bundles and their fixture, as in the repository.
+    #[arg(long, value_name = "DIR", default_value = "bundles")]
+    pub bundles: PathBuf,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `gpuaas bench handover`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchHandoverArgs {
@@ -315,6 +334,15 @@ pub struct BenchAttackArgs {
     /// Downloads that nobody reads.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub unread_downloads: usize,
+    /// Streams of events, with one token.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub event_streams: usize,
+    /// Bodies of 1 MB that do not end, with one token.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub open_bodies: usize,
+    /// Changes on connections that are reset 0 to 30 ms later.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub hang_ups: usize,
     /// Files that the control plane may open.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(200..))]
     pub open_files: u64,

@@ -217,7 +217,7 @@ impl ControlPlaneProcess {
         let log = OpenOptions::new().create(true).append(true).open(&self.log).map_err(failed)?;
         let mut command = Command::new(own_executable()?);
         command
-            .arg("serve")
+            .args(["serve", "--loopback-targets"])
             .args(["--listen", &self.plan.listen.to_string()])
             .args(["--clock", &self.plan.clock.to_string()])
             .arg("--data")

@@ -87,6 +87,7 @@ async fn run_in_folder(
     let mut setup = LabSetup::prepare(args, folder, terminal).await?;
     print_header(&setup, terminal);
     let mut control = LabControlPlane::start(&setup, launcher).await?;
+    print_console(&control.client(), terminal).await;
     let ended = tokio::select! {
         ended = run_scenario(&mut setup, &mut control, terminal) => ended?,
         () = signals::stop()? => return Err(interrupted()),
@@ -114,6 +115,7 @@ async fn run_in_folder(
     }
     let verdict = summary.verdict(&ended, &inventory, setup.scenario);
     if args.keep {
+        print_console(&control.client(), terminal).await;
         keep_running(&setup, terminal).await?;
     } else if !args.json {
         terminal.message(&screen::next(&program()));
@@ -208,7 +210,8 @@ async fn onboard(
     let inputs = if real { operator::inputs_of_real_hosts() } else { operator::SiteInputs::new() };
     let (url, api_key) = (setup.simulator.maas_url(), setup.simulator.api_key());
     operator::add_site(&client, SITE, (&url, api_key), inputs).await?;
-    operator::add_profile(&client, setup.scenario.profile_fields()?).await?;
+    let fields = setup.scenario.profile_fields()?;
+    operator::add_profile(&client, setup.scenario.preset, fields).await?;
     if setup.scenario.roce {
         for (index, machine) in machines.iter().enumerate() {
             let addresses = scenario::fabric_addresses(setup.class, index);
@@ -273,6 +276,14 @@ fn mean_pause(setup: &LabSetup) -> f64 {
 fn print_header(setup: &LabSetup, terminal: &mut Terminal) {
     let asked = (!setup.resumed).then(|| setup.state.asked.to_string());
     terminal.message(&screen::header(asked.as_deref(), &setup.clock, &addresses(setup)));
+}
+
+/// The console's address; a lab goes on without it.
+async fn print_console(client: &ApiClient, terminal: &mut Terminal) {
+    match client.console_address().await {
+        Ok((url, seconds)) => terminal.message(&screen::console(&url, seconds)),
+        Err(failure) => tracing::warn!(%failure, "the console's address is unknown"),
+    }
 }
 
 fn addresses(setup: &LabSetup) -> LabAddresses {

@@ -12,6 +12,7 @@ use gpuaas_client::failure::Failure;
 use gpuaas_engine::Clock;
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::SiteCreate;
+use gpuaas_types::codes::CommandCode;
 use gpuaas_types::spec::{OnboardRequest, RoceAssignmentSpec, SiteSpec};
 use serde_json::{Map, Value};
 
@@ -54,15 +55,31 @@ pub async fn add_site(
     client.add_site(&SiteCreate { spec, api_key: Some(api_key.to_owned()) }).await.map(drop)
 }
 
-/// Adds the profile, with the fields that differ from the defaults, unless it is there.
+/// Adds the profile as a person does: a preset that the control plane ships (empty: its defaults), with
+/// the fields that differ from it. Nothing is added where the profile is there.
 ///
 /// # Errors
 /// What the control plane refused.
-pub async fn add_profile(client: &ApiClient, fields: Map<String, Value>) -> Result<(), Failure> {
+pub async fn add_profile(
+    client: &ApiClient,
+    preset: &str,
+    fields: Map<String, Value>,
+) -> Result<(), Failure> {
     if client.profiles().await?.items.iter().any(|profile| profile.status.name == PROFILE) {
         return Ok(());
     }
-    client.add_profile(PROFILE, fields).await.map(drop)
+    let presets = client.profile_presets().await?.items;
+    let begun = presets.into_iter().find(|one| one.name == preset);
+    if begun.is_none() && !preset.is_empty() {
+        let text = format!("there is no preset {preset}");
+        return Err(Failure::local(CommandCode::PresetNotFound, text));
+    }
+    let mut spec = match begun.map(|preset| serde_json::to_value(preset.spec)) {
+        Some(Ok(Value::Object(spec))) => spec,
+        _ => Map::new(),
+    };
+    spec.extend(fields);
+    client.add_profile(PROFILE, spec).await.map(drop)
 }
 
 /// Adds fabric addresses of a host, as far as they are not there.

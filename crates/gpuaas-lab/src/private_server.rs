@@ -235,7 +235,7 @@ mod tests {
             let mut server = match server {
                 Ok(server) => server,
                 Err(failure) => {
-                    println!("skipped {name}: {failure}");
+                    test_report::skip("tool", format!("{failure}"));
                     continue;
                 }
             };

@@ -108,7 +108,9 @@ pub struct Scenario {
     pub faults: &'static str,
     /// What is found in MAAS.
     pub before: InitialRegion,
-    /// Fields of the profile that differ from the defaults, as a JSON object.
+    /// Shipped preset that the profile begins with; empty: the defaults, with a slice host's bundle.
+    pub preset: &'static str,
+    /// Fields of the profile that differ from that, as a JSON object.
     pub profile: &'static str,
     /// What whose hosts lose before their agents are installed.
     pub loses: Option<(Loss, MachineSelector)>,
@@ -125,9 +127,32 @@ pub struct Scenario {
 /// The scenario of an experiment between two images. It has no region and no hosts of its own processes:
 /// forty machines are deployed twice on a virtual clock.
 pub const IMAGE_EXPERIMENT: &str = "image-experiment";
+/// Whether this executable has the simulation that runs it.
+pub const HAS_SIMULATION: bool = cfg!(feature = "simulation");
 
+/// Names of the scenarios, each with a line about it; [`IMAGE_EXPERIMENT`] only `with_simulation`.
+pub fn listed_scenarios(
+    with_simulation: bool,
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let about = "a stock image against a baked one, simulated, with verdicts";
+    let simulated = with_simulation.then_some((IMAGE_EXPERIMENT, about));
+    SCENARIOS.iter().map(|scenario| (scenario.name, scenario.about)).chain(simulated)
+}
+
+fn unknown_scenario(name: &str, with_simulation: bool) -> Failure {
+    let rows = listed_scenarios(with_simulation);
+    let rows = rows.map(|(name, about)| format!("\n  {name:<20}{about}"));
+    Failure::usage(
+        CommandCode::UnknownScenario,
+        format!("{name:?} is none of{}", rows.collect::<String>()),
+    )
+    .hint("gpuaas lab --scenario NAME")
+}
+
+/// The preset of slice hosts, as it is shipped.
+const SLICE_PRESET: &str = "h200-slices";
 /// What makes the hosts of a lab slice hosts.
-const BUNDLE: &str = "h200-slice-vm@1.4.0";
+const BUNDLE: &str = "h200-slice-vm@1.5.0";
 
 const ACTIVE: ExpectedEnd = ExpectedEnd {
     on: MachineSelector::All,
@@ -143,6 +168,7 @@ pub const PLAIN: Scenario = Scenario {
     about: "nothing goes wrong",
     faults: "[]",
     before: InitialRegion::Nothing,
+    preset: "",
     profile: "{}",
     loses: None,
     roce: false,
@@ -199,6 +225,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "fabric-lost",
         about: "the first host loses its fabric: active, not ready for slices, and not the agent's fault",
+        preset: SLICE_PRESET,
         loses: Some((Loss::Fabric, MachineSelector::First)),
         ends: &[
             ExpectedEnd {
@@ -219,7 +246,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "bare-metal",
         about: "hosts without slices; the first one lost a GPU and is not active without it",
-        profile: r#"{"site_bootstrap_bundle_ref": "h200-ib@1.1.0",
+        profile: r#"{"site_bootstrap_bundle_ref": "h200-ib@1.2.0",
                     "post_deploy_validation_bundle_ref": "validate-h200@1.1.0"}"#,
         loses: Some((Loss::Gpu, MachineSelector::First)),
         ends: &[
@@ -236,6 +263,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "slices",
         about: "a slice of each host is leased, launched and given back; its slots are proven clean",
+        preset: SLICE_PRESET,
         actions: &[ScenarioAction::Lease(MachineSelector::All)],
         ..PLAIN
     },
@@ -343,17 +371,8 @@ impl Scenario {
     /// # Errors
     /// `unknown_scenario`, which lists them.
     pub fn by_name(name: &str) -> Result<&'static Self, Failure> {
-        SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
-            let about = "a stock image against a baked one, simulated, with verdicts";
-            let rows = SCENARIOS.iter().map(|s| (s.name, s.about));
-            let rows = rows.chain([(IMAGE_EXPERIMENT, about)]);
-            let rows = rows.map(|(name, about)| format!("\n  {name:<20}{about}"));
-            Failure::usage(
-                CommandCode::UnknownScenario,
-                format!("{name:?} is none of{}", rows.collect::<String>()),
-            )
-            .hint("gpuaas lab --scenario NAME")
-        })
+        let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
+        found.ok_or_else(|| unknown_scenario(name, HAS_SIMULATION))
     }
 
     /// The fault file for a lab whose first machines are `names` and whose machines are of `class`:
@@ -372,8 +391,8 @@ impl Scenario {
             .replace("{held}", held)
     }
 
-    /// Fields of the profile that differ from the defaults: the bundle that makes slice hosts, and
-    /// those of the scenario.
+    /// Fields of the profile beside those of the preset: of the scenario, and the bundle that makes slice
+    /// hosts where there is no preset.
     ///
     /// # Errors
     /// `scenario_unset` when the row is not a JSON object, which a test excludes.
@@ -381,7 +400,9 @@ impl Scenario {
         let own: Map<String, Value> = serde_json::from_str(self.profile)
             .map_err(|error| Failure::local(CommandCode::ScenarioUnset, error.to_string()))?;
         let mut fields = Map::new();
-        fields.insert("site_bootstrap_bundle_ref".to_owned(), Value::from(BUNDLE));
+        if self.preset.is_empty() {
+            fields.insert("site_bootstrap_bundle_ref".to_owned(), Value::from(BUNDLE));
+        }
         fields.extend(own);
         Ok(fields)
     }
@@ -463,8 +484,17 @@ mod tests {
 
     #[test]
     fn an_unknown_scenario_lists_all() {
-        let failure = Scenario::by_name("nosuch").unwrap_err();
-        insta::assert_snapshot!(failure.to_string());
+        insta::assert_snapshot!(unknown_scenario("nosuch", true).to_string());
+    }
+
+    /// What the help names runs in the executable that prints it.
+    #[test]
+    fn the_experiment_is_listed_only_where_the_simulation_is() {
+        let listed = |with| listed_scenarios(with).any(|(name, _)| name == IMAGE_EXPERIMENT);
+        assert!(listed(true) && !listed(false));
+        for (name, _) in listed_scenarios(false) {
+            Scenario::by_name(name).unwrap();
+        }
     }
 
     #[test]

@@ -45,6 +45,11 @@ pub(crate) fn header(asked: Option<&str>, clock: &ClockChoice, addresses: &LabAd
     format!("{asked}{clock}\n{}", addresses.draw())
 }
 
+/// Where to watch.
+pub(crate) fn console(url: &str, seconds: f64) -> String {
+    format!("  console        {url}\n                 (signs in once, within {seconds:.0} s)")
+}
+
 /// How a lab ended: where the time of each machine went, and how many came to their end.
 pub(crate) fn result(
     ended: &[EndedNode],

@@ -12,6 +12,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use host_facts::HostRoot;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -34,7 +35,13 @@ pub(crate) enum CommandRunner<'a> {
     Native,
     /// The host emulator (the path) of the host below a folder.
     Emulated(&'a HostRoot, &'a Path),
+    /// What programs of a simulated host print, by program.
+    Simulated(&'a Value),
 }
+
+/// A simulated host has facts, and of its programs what the facts say that they print.
+const NO_PROGRAMS: CommandError =
+    CommandError::HostNotLive("a simulated host has no programs to ask");
 
 /// What a program printed.
 #[derive(Debug, Clone, Default)]
@@ -81,9 +88,7 @@ impl<'a> CommandRunner<'a> {
     /// [`CommandError::HostNotLive`]: the host is neither this machine nor emulated.
     pub(crate) fn for_host(host: &'a Host) -> Result<Self, CommandError> {
         match host {
-            Host::Fixed(_) => {
-                Err(CommandError::HostNotLive("a simulated host has no programs to ask"))
-            }
+            Host::Fixed(facts) => facts.get("programs").map(Self::Simulated).ok_or(NO_PROGRAMS),
             Host::Emulated(root, emulator) => Ok(Self::Emulated(root, emulator)),
             Host::Root(root) if root.path() == Path::new("/") => Ok(Self::Native),
             Host::Root(_) => Err(CommandError::HostNotLive("only the host itself can be asked")),
@@ -143,7 +148,7 @@ impl<'a> CommandRunner<'a> {
     ) -> Result<(), CommandError> {
         let name = path.display().to_string();
         tracing::info!(path = name, value, "writes");
-        if matches!(self, Self::Emulated(..)) {
+        if matches!(self, Self::Emulated(..) | Self::Simulated(_)) {
             return self.exec("write", &name, &[value], seconds).await.map(drop);
         }
         let (path, value) = (path.to_owned(), value.to_owned());
@@ -176,6 +181,11 @@ impl<'a> CommandRunner<'a> {
                 command.args([emulator_verb, program]).env("GPUAAS_HOST_ROOT", root.path());
                 command.env("GPUAAS_SYSFS", root.join("sys"));
                 command
+            }
+            Self::Simulated(programs) => {
+                let stdout = programs.get(program).filter(|_| emulator_verb == "ask");
+                let stdout = stdout.and_then(Value::as_str).ok_or(NO_PROGRAMS)?.to_owned();
+                return Ok(CommandOutput { stdout, stderr: String::new() });
             }
         };
         let not_started = |error: std::io::Error| CommandError::NotStarted {

@@ -1,7 +1,6 @@
 //! The host that the agent works on: a real one, one that a program emulates below a folder, or the
 //! fixed facts of a simulated one.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +11,6 @@ use serde_json::Value;
 /// Environment variable with the path of the host emulator: the program that answers for the
 /// kernel and the daemons of a host that is a folder.
 pub const EMULATOR_VARIABLE: &str = "GPUAAS_FIXTURE_KERNEL";
-
-/// Folder of an emulated host that has, in the place of its root, the devices that slices are made of,
-/// with an emulator of their own.
-pub const SLICE_DEVICES: &str = "slice-devices";
-/// That emulator, below the folder.
-const SLICE_EMULATOR: &str = "emulator";
 
 /// What the agent works on.
 #[derive(Debug, Clone)]
@@ -60,19 +53,6 @@ impl Host {
             Self::Root(root) | Self::Emulated(root, _) => Some(root),
             Self::Fixed(_) => None,
         }
-    }
-
-    /// The host as far as slices are concerned: an emulated one may have their devices in a folder of
-    /// its own.
-    pub(crate) fn with_slice_devices(&self) -> Cow<'_, Self> {
-        if let Self::Emulated(root, _) = self {
-            let folder = root.join(SLICE_DEVICES);
-            let emulator = folder.join(SLICE_EMULATOR);
-            if emulator.is_file() {
-                return Cow::Owned(Self::Emulated(HostRoot::new(folder), emulator));
-            }
-        }
-        Cow::Borrowed(self)
     }
 
     /// Seconds since the host booted (`/proc/uptime`); `None` where the host does not say.

@@ -23,6 +23,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
+/// Where a phase finds its host (`host.sh`).
+const ROOT_VARIABLE: &str = "GPUAAS_HOST_ROOT";
 /// Exit code of a refused enrollment; the systemd unit does not restart on it.
 const EXIT_REFUSED: u8 = 3;
 /// Exit code of a bundle of which a phase failed, and of a gate that is not open.
@@ -48,9 +50,9 @@ enum Command {
         /// Configuration that the node bootstrap wrote
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Folder that is the host's /
-        #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
-        host_root: PathBuf,
+        /// Folder that is the host's / [default: /]
+        #[arg(long, value_name = "DIR", value_parser = absolute())]
+        host_root: Option<PathBuf>,
         /// Folder of sysfs, when not sys below the root
         #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
         sysfs: Option<PathBuf>,
@@ -101,17 +103,17 @@ enum Command {
 /// Where the files of the host are.
 #[derive(Args)]
 struct HostFiles {
-    /// Folder that is the host's /
-    #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
-    root: PathBuf,
+    /// Folder that is the host's / [default: /]
+    #[arg(long, value_name = "DIR", value_parser = absolute())]
+    root: Option<PathBuf>,
     /// Folder of sysfs, when not sys below the root
     #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
     sysfs: Option<PathBuf>,
 }
 
 impl HostFiles {
-    fn host(self) -> HostRoot {
-        host(self.root, self.sysfs)
+    fn host(self) -> Result<HostRoot, Failure> {
+        Ok(host(root(self.root)?, self.sysfs))
     }
 }
 
@@ -130,9 +132,9 @@ struct BundleRun {
     /// The bundle's folder
     #[arg(value_name = "DIR", value_parser = absolute())]
     folder: PathBuf,
-    /// Folder that is the host's /
-    #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
-    root: PathBuf,
+    /// Folder that is the host's / [default: /]
+    #[arg(long, value_name = "DIR", value_parser = absolute())]
+    root: Option<PathBuf>,
     /// Folder of required bundles [default: beside the bundle]
     #[arg(long, value_name = "DIR", value_parser = absolute())]
     bundles: Option<PathBuf>,
@@ -162,9 +164,9 @@ struct BundleBoot {
     /// Configuration that cloud-init wrote
     #[arg(long, value_name = "FILE", default_value = "/etc/gpuaas/bootstrap.json")]
     config: PathBuf,
-    /// Folder that is the host's /
-    #[arg(long, value_name = "DIR", default_value = "/", value_parser = absolute())]
-    root: PathBuf,
+    /// Folder that is the host's / [default: /]
+    #[arg(long, value_name = "DIR", value_parser = absolute())]
+    root: Option<PathBuf>,
     /// Folder of sysfs, when not sys below the root
     #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
     sysfs: Option<PathBuf>,
@@ -219,6 +221,11 @@ enum Failure {
     Boot(#[from] BootError),
     #[error("the bundle is refused: {0}")]
     Refused(String),
+    #[error(
+        "{ROOT_VARIABLE} is {}, and this program does not follow it: name the folder with --root \
+         (run: --host-root), or unset the variable to work on this machine", .0.display()
+    )]
+    OtherRoot(PathBuf),
     #[error("{0}")]
     NotDone(String),
     #[error(transparent)]
@@ -227,23 +234,38 @@ enum Failure {
     Io(#[from] io::Error),
 }
 
+/// Keeps the memory of this process out of core dumps and away from other processes of its user: it holds
+/// the key of the node, tokens, and the secret inputs of bundles.
+fn disable_core_dumps() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
 fn main() -> ExitCode {
+    if let Err(error) = disable_core_dumps() {
+        // When standard error is closed, nobody can be told.
+        drop(writeln!(io::stderr(), "gpuaas-node-agent: core dumps stay enabled: {error}"));
+    }
     let result = match Arguments::parse().command {
         Command::Run { config, host_root, sysfs, trial: true, .. } => {
-            trial(&config, &host(host_root, sysfs))
+            root(host_root).and_then(|root| trial(&config, &host(root, sysfs)))
         }
         Command::Run { config, host_root, sysfs, systemd_exec_pid, .. } => {
             let own_pid = std::process::id().to_string();
             let under_systemd = systemd_exec_pid.is_some_and(|pid| pid == own_pid);
-            run(&config, &host(host_root, sysfs), under_systemd)
+            root(host_root).and_then(|root| run(&config, &host(root, sysfs), under_systemd))
         }
         Command::Guard { state_dir, executable } => guard(&state_dir, &executable),
-        Command::Facts { files, output: Output::Json } => facts(files.host()),
-        Command::Topology { files, output: Output::Json } => topology(files.host()),
+        Command::Facts { files, output: Output::Json } => files.host().and_then(facts),
+        Command::Topology { files, output: Output::Json } => files.host().and_then(topology),
         Command::Bundle(BundleCommand::Run(run)) => run_bundle(run),
         Command::Bundle(BundleCommand::Boot(args)) => boot(&args),
         Command::Bundle(BundleCommand::Unpack(unpack)) => unpack_bundle(&unpack),
-        Command::Check { gate, files, output: Output::Json } => check(gate, files.host()),
+        Command::Check { gate, files, output: Output::Json } => {
+            files.host().and_then(|root| check(gate, root))
+        }
         Command::Version => print_line(gpuaas_node_agent::VERSION),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
@@ -259,6 +281,7 @@ fn main() -> ExitCode {
         | Failure::Bundle(_)
         | Failure::Boot(_)
         | Failure::Refused(_)
+        | Failure::OtherRoot(_)
         | Failure::Discovery(_)
         | Failure::Io(_) => ExitCode::FAILURE,
     }
@@ -338,7 +361,7 @@ async fn run_bundle(args: BundleRun) -> Result<(), Failure> {
     values.extend(args.set);
     let folder = args.folder;
     let beside = folder.parent().unwrap_or(&folder).to_owned();
-    let deployed = BundleContext::from_host(&host(args.root, args.sysfs));
+    let deployed = BundleContext::from_host(&host(root(args.root)?, args.sysfs));
     let given = |argument: Option<String>, deployed: String| {
         argument.filter(|text| !text.is_empty()).unwrap_or(deployed)
     };
@@ -352,6 +375,7 @@ async fn run_bundle(args: BundleRun) -> Result<(), Failure> {
         root: deployed.root,
         sysfs: deployed.sysfs,
         use_stored_inputs: deployed.use_stored_inputs,
+        repairs: deployed.repairs,
         phase_events: None,
     };
     let report = bundle::run(&folder, &context).await?;
@@ -362,7 +386,7 @@ async fn run_bundle(args: BundleRun) -> Result<(), Failure> {
 #[tokio::main(flavor = "current_thread")]
 async fn boot(args: &BundleBoot) -> Result<(), Failure> {
     let environment = std::env::vars().collect();
-    let folders = HostFolders { root: args.root.clone(), sysfs: args.sysfs.clone() };
+    let folders = HostFolders { root: root(args.root.clone())?, sysfs: args.sysfs.clone() };
     let booted = first_boot::boot(&args.config, folders, environment, &HostClock).await?;
     match booted {
         None => print_line("no bundle is named"),
@@ -412,6 +436,20 @@ async fn check(gate: Gate, root: HostRoot) -> Result<(), Failure> {
         failed.join(", ")
     };
     Err(Failure::NotDone(format!("{} is not open: {text}", gate.as_str())))
+}
+
+/// Folder of the host: the one that was named, else /. A phase's own variable says that somebody means
+/// another host, and without the argument this machine would be changed in its place.
+#[expect(clippy::disallowed_methods, reason = "whether it is set; its value is never the root")]
+fn root(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let variable = std::env::var_os(ROOT_VARIABLE).filter(|value| !value.is_empty());
+    match (named, variable) {
+        (Some(root), _) => Ok(root),
+        (None, Some(other)) if Path::new(&other) != Path::new("/") => {
+            Err(Failure::OtherRoot(PathBuf::from(other)))
+        }
+        (None, _) => Ok(PathBuf::from("/")),
+    }
 }
 
 fn host(root: PathBuf, sysfs: Option<PathBuf>) -> HostRoot {

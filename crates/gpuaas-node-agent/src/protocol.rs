@@ -246,14 +246,18 @@ impl ControlPlane {
         call_without_body(self.http.post(url).bearer_auth(bootstrap_token).json(phase)).await
     }
 
-    /// Downloads at most `max_bytes` from `url`: absolute, or a path of the control plane.
+    /// Downloads at most `max_bytes` from `url`: absolute, or a path of the control plane, which alone gets
+    /// the credential.
     ///
     /// # Errors
     /// See [`ControlPlaneError`].
     pub async fn fetch(&self, url: &str, max_bytes: u64) -> Result<Vec<u8>, ControlPlaneError> {
-        let url = if url.starts_with('/') { format!("{}{url}", self.base) } else { url.to_owned() };
+        let request = match url.starts_with('/') {
+            true => self.authenticated(self.http.get(format!("{}{url}", self.base))),
+            false => self.http.get(url),
+        };
         let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
-        send(self.http.get(url), FETCH_SECONDS, max_bytes).await
+        send(request, FETCH_SECONDS, max_bytes).await
     }
 
     /// Reports the gates of the host.

@@ -58,7 +58,7 @@ pub async fn run(
         control_plane: &control_plane,
         clock: clock.as_ref(),
     };
-    let boot = async {
+    let boot = Box::pin(async {
         reporter.report(BootstrapPhase::SiteBootstrap, ProgressStatus::Started, "").await;
         clock.sleep(site_seconds).await;
         if let Some(message) = site_failure {
@@ -79,12 +79,13 @@ pub async fn run(
             }
         };
         let life = agent::run(agent, control_plane.clone(), Arc::clone(&clock), shutdown.clone());
+        let life = Box::pin(life);
         let (ended, ()) = tokio::join!(life, enrolled);
         if let Err(error) = ended {
             let message = format!("the agent ended: {error}");
             reporter.report(BootstrapPhase::NodeBootstrap, ProgressStatus::Failed, &message).await;
         }
-    };
+    });
     if shutdown.run_until_cancelled(boot).await.is_none() {
         debug!("a simulated host was told to stop");
     }
@@ -92,7 +93,12 @@ pub async fn run(
 
 impl Reporter<'_> {
     async fn report(&self, phase: BootstrapPhase, status: ProgressStatus, message: &str) {
-        let progress = BootstrapProgress { phase, status, message: message.to_owned() };
+        // Each of the two scripts runs once.
+        let attempt = Some(match phase {
+            BootstrapPhase::SiteBootstrap => 1,
+            BootstrapPhase::NodeBootstrap => 2,
+        });
+        let progress = BootstrapProgress { phase, status, message: message.to_owned(), attempt };
         for attempt in 1..=CALLBACK_ATTEMPTS {
             let call = self.control_plane.progress(self.run_id, self.bootstrap_token, &progress);
             match call.await {

@@ -160,7 +160,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let has_tools = Command::new("tpm2_quote").arg("--version").output().is_ok();
         let (Some(one), true) = (Swtpm::start(&dir.path().join("one")), has_tools) else {
-            return println!("skipped: there is no swtpm or no tpm2-tools");
+            return test_report::skip("swtpm", "there is no swtpm or no tpm2-tools");
         };
         let (first, second) = (Digest::sha256(b"first"), Digest::sha256(b"second"));
         let tools = one.tools().await;

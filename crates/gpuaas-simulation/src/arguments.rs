@@ -73,6 +73,20 @@ pub struct BenchOutageArgs {
     pub json: bool,
 }
 
+/// `gpuaas bench busy`.
+#[derive(Debug, Clone, Args)]
+pub struct BenchBusyArgs {
+    /// Machines of each fleet; each is onboarded and then reimaged.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub nodes: usize,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `gpuaas bench people`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchPeopleArgs {

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gpuaas_artifact::ArtifactStore;
-use gpuaas_engine::{Fetch, ResourceHead};
+use gpuaas_engine::{Fetch, NodeTrust};
 
 /// Our own URLs, read from the artifact store that would serve them.
 pub(crate) struct ArtifactUrls(pub(crate) Arc<ArtifactStore>);
 
 #[async_trait]
 impl Fetch for ArtifactUrls {
-    async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
+    async fn get(
+        &self,
+        url: &str,
+        _trust: &NodeTrust,
+        _bearer: Option<&str>,
+    ) -> Result<Vec<u8>, String> {
         let Some((_, digest)) = url.rsplit_once("/sha256/") else { return Ok(Vec::new()) };
         let digest = digest.parse().map_err(|_| format!("{url} names no digest"))?;
         std::fs::read(self.0.path(&digest)).map_err(|error| format!("{url}: {error}"))
-    }
-
-    async fn head(&self, url: &str) -> Result<ResourceHead, String> {
-        let bytes = self.get(url).await?;
-        Ok(ResourceHead { size_bytes: u64::try_from(bytes.len()).ok(), etag: None })
     }
 }

@@ -46,6 +46,16 @@ impl Simulation {
         self.replicas.iter().any(|replica| !replica.paused)
     }
 
+    /// Whether a control plane sends nothing to the region at the moment: its circuit is open.
+    pub async fn is_region_away(&self) -> bool {
+        for replica in self.replicas.iter().filter(|replica| !replica.paused) {
+            if replica.engine.site_usage().await.iter().any(|usage| !usage.reachable) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The control planes that run.
     pub fn running(&self) -> impl Iterator<Item = u32> {
         self.replicas.iter().filter(|replica| !replica.paused).map(|replica| replica.id)

@@ -6,6 +6,7 @@ use gpuaas_types::{RunKind, Timestamp};
 use maas_sim::{Fault, FaultKind, H200, HumanAction, SimRng};
 
 use crate::failpoint::{CountedEvent, TriggerAction};
+use crate::interference::Meddling;
 use crate::plan::SimulationPlan;
 
 /// Virtual seconds in which people and crashes come.
@@ -58,6 +59,15 @@ const OF_CALLS: [FaultKind; 6] = [
 pub enum Disruption {
     /// Somebody does something in MAAS.
     Human(HumanAction),
+    /// Somebody interferes with a run.
+    Interference {
+        /// What is done.
+        meddling: Meddling,
+        /// To which host's machine; none: that of a run that is open then.
+        host: Option<String>,
+        /// How often it is tried.
+        tries: u32,
+    },
     /// An operator does something about one host.
     Operator(String),
     /// A control plane dies now.

@@ -78,7 +78,7 @@ pub async fn run_experiment_trial(
         command(
             &mut simulation,
             &*shell,
-            &format!("gpuaas image approve {image} --site simulated --reason tried"),
+            &format!("gpuaas image approve {image} --site simulated --reason tried --lint-waiver simulated"),
         )
         .await?;
     }

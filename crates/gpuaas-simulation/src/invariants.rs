@@ -9,14 +9,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas_client::failure::{Failure, store_failure};
+use gpuaas_core::decide::change_guard::{MACHINE_SECONDS, changes_machine, is_free_status};
 use gpuaas_core::effect::Intent;
 use gpuaas_core::node_state;
 use gpuaas_core::record::{NodeRecord, ReportKind, RunRecord};
+use gpuaas_core::run_state::MachineOrigin;
 use gpuaas_engine::Clock as _;
 use gpuaas_store::{ListedNode, NodeFilter, Page, StoreError, StoredTimelineEvent, TokenPurpose};
+use gpuaas_types::machine::maas_status;
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::{
-    AttemptId, EffectKind, NodeId, NodeState, RunId, RunKind, RunStatus, Timestamp,
+    AttemptId, EffectKind, NodeId, NodeState, RunId, RunKind, RunStatus, Step, Timestamp,
 };
 use maas_sim::{HostView, LogEntry, Stats};
 
@@ -28,6 +31,22 @@ use crate::transport::ArrivedChange;
 const SLACK_SECONDS: f64 = 3600.0;
 /// Seconds after which a run that is due and not looked at is forgotten.
 const FORGOTTEN_SECONDS: f64 = 900.0;
+/// Seconds by which the clocks of control planes are wrong at most, and a little more.
+const CLOCKS_DIFFER_SECONDS: f64 = 180.0;
+/// Seconds for which a look in the step of a change counts.
+const IN_STEP_SECONDS: f64 = 300.0;
+/// The MAAS user that control planes ask as.
+const MAAS_USER: &str = "admin";
+/// Steps at whose changes the machine carries no system, or this run has not deployed one yet.
+const WITHOUT_SYSTEM: &[Step] = &[
+    Step::RegisterScripts,
+    Step::Commission,
+    Step::PrepareStorage,
+    Step::RoceLinks,
+    Step::MachineTag,
+    Step::PowerOff,
+    Step::Deploy,
+];
 /// Lines of history of one node.
 const LINES: i64 = 1_000_000;
 
@@ -53,11 +72,28 @@ pub struct InvariantChecker {
     over: BTreeSet<RunId>,
     /// Since when a control plane has been running.
     up_since: Option<Timestamp>,
+    /// Times that a person did something to a machine.
+    human_actions: usize,
+    /// Changes of machines that were not ours to change.
+    touched_not_ours: usize,
 }
 
 impl InvariantChecker {
+    /// Times that a person did something to a machine.
+    #[must_use]
+    pub const fn human_actions(&self) -> usize {
+        self.human_actions
+    }
+
+    /// Changes of machines that others had, had locked or had renamed.
+    #[must_use]
+    pub const fn machines_touched_not_ours(&self) -> usize {
+        self.touched_not_ours
+    }
+
     /// A person did something to a machine, with or without success.
     pub fn record_human_action(&mut self, machine: &str, at: Timestamp) {
+        self.human_actions += 1;
         self.people.insert(machine.to_owned(), at);
     }
 
@@ -157,16 +193,57 @@ impl InvariantChecker {
         let machine = arrival.system_id.as_deref().or(arrival.hostname.as_deref()).unwrap_or("?");
         let intent = run.as_ref().and_then(|run| run.state.intent.as_ref());
         let told = self.check_intent_of_call(arrival.effect, intent);
+        let foreign = match (&node, &run) {
+            (Some(node), Some(run)) => self.touched_machine(simulation, arrival, node, run),
+            _ => None,
+        };
+        self.touched_not_ours += usize::from(foreign.is_some());
         let handed = simulation.profile().release_mode == ReleaseMode::Handoff
             && run.as_ref().is_some_and(|run| run.kind != RunKind::Onboard);
         Ok(match told {
             Some(text) => Some(format!("{machine}: {text}")),
+            None if foreign.is_some() => foreign.map(|text| format!("{machine}: {text}")),
             None if handed => {
                 let name = effect_name(arrival.effect);
                 Some(format!("{machine}: {name} of a machine that was handed over"))
             }
             None => None,
         })
+    }
+
+    /// Whose machine a call changed that was not the run's to change. What a person did after the step
+    /// began, or a moment ago, no look can have shown for certain.
+    fn touched_machine(
+        &self,
+        simulation: &Simulation,
+        arrival: &ArrivedChange,
+        node: &NodeRecord,
+        run: &RunRecord,
+    ) -> Option<String> {
+        let shown = arrival.shown.as_ref()?;
+        let effect = arrival.effect.filter(|kind| changes_machine(*kind))?;
+        let acted = self.people.get(&machine_of(simulation, node)?.name)?;
+        let at = |seconds: f64| arrival.at.plus_seconds(-seconds - CLOCKS_DIFFER_SECONDS);
+        let began = run.step_since.plus_seconds(-CLOCKS_DIFFER_SECONDS);
+        if *acted >= began.min(at(MACHINE_SECONDS)).max(at(IN_STEP_SECONDS)) {
+            return None;
+        }
+        let claimed = run.state.origin == Some(MachineOrigin::Claimed);
+        let renamed = !claimed && !shown.hostname.eq_ignore_ascii_case(&node.hostname);
+        let tried = run.state.tries.get(&EffectKind::Deploy).copied().unwrap_or_default();
+        let first = effect != EffectKind::Deploy || tried <= 1;
+        let system = WITHOUT_SYSTEM.contains(&run.step) && first;
+        let why = match &shown.owner {
+            Some(owner) if owner != MAAS_USER => format!("a machine of {owner}"),
+            _ if shown.locked => "a locked machine".to_owned(),
+            _ if renamed => format!("a machine that is called {}", shown.hostname),
+            _ if system && !is_free_status(run.kind, shown.status) => {
+                format!("a machine with somebody's system, {}", maas_status::label(shown.status))
+            }
+            _ => return None,
+        };
+        let (kind, step) = (run.kind, run.step);
+        Some(format!("{effect} of {why}, by the {kind} in {step}"))
     }
 
     /// What is wrong with a call that MAAS got, given the intent that stands in the journal.
@@ -177,7 +254,8 @@ impl InvariantChecker {
     ) -> Option<String> {
         let name = effect_name(effect);
         match intent {
-            Some(intent) if Some(intent.effect.kind()) == effect && intent.outcome.is_none() => {
+            // Given up by whoever took the run over, while the call was on its way.
+            Some(intent) if Some(intent.effect.kind()) == effect && intent.is_open() => {
                 let again = !self.called.insert(intent.id);
                 again.then(|| format!("{name} was called twice for intent {}", intent.id))
             }

@@ -9,6 +9,7 @@
 pub mod arguments;
 mod artifact_urls;
 pub mod breakpoint;
+pub mod busy_region;
 pub mod chaos;
 pub mod claims_benchmark;
 mod control_plane_parts;
@@ -20,6 +21,7 @@ pub mod experiment_trial;
 pub mod failpoint;
 pub mod image_experiment;
 pub mod image_rollout;
+pub mod interference;
 pub mod invariants;
 mod node;
 pub mod operator;
@@ -40,6 +42,8 @@ mod slice_fleet;
 pub mod slices_benchmark;
 mod tenant_actions;
 mod tenants;
+#[cfg(test)]
+mod tests;
 pub mod tick;
 pub mod transport;
 pub mod upload_benchmark;

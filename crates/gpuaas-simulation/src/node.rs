@@ -99,7 +99,11 @@ impl BootingNode {
         }
         for _ in 0..CALLBACK_TRIES {
             if self.shared.up.load(Ordering::SeqCst) {
-                let kind = ReportKind::Progress { phase, status, message: String::new() };
+                let attempt = Some(match phase {
+                    BootstrapPhase::SiteBootstrap => 1,
+                    BootstrapPhase::NodeBootstrap => 2,
+                });
+                let kind = ReportKind::Progress { phase, status, attempt, message: String::new() };
                 let report =
                     Report { run_id: self.inputs.run_id, at: self.shared.clock.now(), kind };
                 if let Err(error) = self.shared.store.add_report(report, Vec::new()).await {

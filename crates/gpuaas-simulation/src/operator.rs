@@ -125,7 +125,13 @@ impl Simulation {
             let spec = RoceAssignmentSpec { site, hostname, interface, subnet_cidr, ip_address };
             let id = RoceAssignmentId::new(&*self.parts.ids, now);
             self.store
-                .add_roce_assignment(now, id, self.site_id, spec)
+                .add_roce_assignment(
+                    now,
+                    id,
+                    self.site_id,
+                    spec,
+                    gpuaas_store::NewAuditEntry::in_test(),
+                )
                 .await
                 .map_err(store_failure)?;
         }

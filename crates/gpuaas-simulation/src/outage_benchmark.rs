@@ -290,8 +290,17 @@ impl Simulation {
         let Some(key) = new_key else { return Ok(()) };
         let site = self.store.site(self.site_id).await.map_err(store_failure)?;
         let (now, key) = (self.clock.now(), SecretString::from(key));
-        let changed =
-            self.store.update_site(now, site.id, None, site.spec, site.status, Some(&key)).await;
+        let changed = self
+            .store
+            .update_site(
+                now,
+                (site.id, None),
+                site.spec,
+                site.status,
+                Some(&key),
+                gpuaas_store::NewAuditEntry::in_test(),
+            )
+            .await;
         changed.map(drop).map_err(store_failure)
     }
 }

@@ -76,6 +76,8 @@ pub struct Simulation {
     pub(crate) systems: BTreeMap<String, DeployedSystem>,
     /// What each machine was deployed with last, by its identifier in MAAS.
     pub(crate) images: BTreeMap<String, String>,
+    /// Kernel options of each machine's last deployment, by its identifier in MAAS.
+    pub(crate) kernel_options: BTreeMap<String, String>,
     pub(crate) dir: tempfile::TempDir,
 }
 
@@ -172,6 +174,7 @@ impl Simulation {
             looked_at_write: 0,
             systems: BTreeMap::new(),
             images: BTreeMap::new(),
+            kernel_options: BTreeMap::new(),
             dir,
         })
     }
@@ -239,10 +242,21 @@ async fn register(
     };
     let key = SecretString::from(api_key.to_owned());
     let status = SiteStatus { maas_user: "admin".to_owned(), ..SiteStatus::default() };
-    let made = store.create_site(BEGIN, site_id, spec, status, &key).await;
+    let made = store
+        .create_site(BEGIN, site_id, spec, status, &key, gpuaas_store::NewAuditEntry::in_test())
+        .await;
     made.map_err(store_failure)?;
     let profile_id = ProfileId::new(ids, BEGIN);
-    let made = store.create_profile(BEGIN, profile_id, "h200", &plan.profile, &[]).await;
+    let made = store
+        .create_profile(
+            BEGIN,
+            profile_id,
+            "h200",
+            &plan.profile,
+            &[],
+            gpuaas_store::NewAuditEntry::in_test(),
+        )
+        .await;
     made.map_err(store_failure)?;
     Ok((site_id, profile_id))
 }

@@ -103,8 +103,26 @@ async fn make_nodes(
     let (site_id, profile_id) = (SiteId(uuid(now)), ProfileId(uuid(now)));
     let site = SiteSpec::new("bench", "http://127.0.0.1:5240/MAAS");
     let api_key = SecretString::from("bench:bench:bench".to_owned());
-    store.create_site(now, site_id, site, SiteStatus::default(), &api_key).await?;
-    store.create_profile(now, profile_id, "slices", &ProfileSpec::default(), &[]).await?;
+    store
+        .create_site(
+            now,
+            site_id,
+            site,
+            SiteStatus::default(),
+            &api_key,
+            gpuaas_store::NewAuditEntry::in_test(),
+        )
+        .await?;
+    store
+        .create_profile(
+            now,
+            profile_id,
+            "slices",
+            &ProfileSpec::default(),
+            &[],
+            gpuaas_store::NewAuditEntry::in_test(),
+        )
+        .await?;
     let maker = NodeMaker { store, now, site_id, profile_id, host, launched_as };
     stream::iter(0..count)
         .map(|number| maker.make(number))

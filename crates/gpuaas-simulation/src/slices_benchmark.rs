@@ -469,41 +469,4 @@ mod tests {
         assert_eq!(parts, ["claim", "define", "guest_ready", "prepare", "start", "verify"]);
         assert_eq!(report.release_parts_seconds.len(), 5, "{report:#?}");
     }
-
-    /// In the system that `cargo xtask vm --guest` makes, and the suite as well.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_real_guest_reads_its_seed_calls_its_host_and_leaves_nothing() {
-        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-        let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
-        let kept = std::env::home_dir().unwrap_or_default().join(".cache/gpuaas/vm-guest");
-        let image = kept.join(release.unwrap_or_default().trim_matches('"')).join("guest.raw");
-        let firmware = DomainPolicy::default().firmware;
-        let tools = ["qemu-system-x86_64", "mkfs.vfat", "mcopy"];
-        let tools = tools.map(|tool| (tool, ["/usr/bin", "/usr/sbin", "/sbin"]));
-        let there = |(tool, folders): &(&str, [&str; 3])| {
-            folders.iter().any(|folder| Path::new(folder).join(tool).exists())
-        };
-        if !image.is_file() || !Path::new(&firmware).exists() || !tools.iter().all(there) {
-            return println!(
-                "skipped: no {}, or no QEMU, OVMF, dosfstools or mtools",
-                image.display()
-            );
-        }
-        let args = BenchSlicesArgs {
-            hosts: 1,
-            launches: 28,
-            guest: Some(image),
-            libvirt: false,
-            json: true,
-        };
-        let report = measure(args).await.unwrap();
-        report.verdict().unwrap();
-        assert_eq!((report.launches, report.ready, report.cleanup_blocked), (1, 1, 0));
-        assert!(!report.simulated.contains(&"guests"), "{report:#?}");
-        assert!(report.bytes_checked > 1 << 20 && report.residue_bytes == 0, "{report:#?}");
-        println!(
-            "a Debian called {:.0} s after its start",
-            report.launch_parts_seconds["guest_ready"]
-        );
-    }
 }

@@ -176,7 +176,9 @@ impl Simulation {
             self.shared.drop_slice_host(old.node_id());
         }
         let Ok(data) = parse_user_data(&boot.user_data) else { return };
-        self.images.insert(boot.host.system_id.clone(), boot.metadata.distro_series);
+        let id = boot.host.system_id.clone();
+        self.kernel_options.insert(id.clone(), boot.metadata.kernel_options);
+        self.images.insert(id, boot.metadata.distro_series);
         self.boot(boot.host.system_id, boot.host.deployment, data.inputs);
     }
 

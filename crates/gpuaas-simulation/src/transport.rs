@@ -39,12 +39,36 @@ pub struct ArrivedChange {
     pub system_id: Option<String>,
     /// Hostname of the machine that is to be created.
     pub hostname: Option<String>,
+    /// The machine as MAAS showed it when the change arrived.
+    pub shown: Option<ShownMachine>,
+}
+
+/// Who has a machine, as MAAS shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownMachine {
+    /// Its owner.
+    pub owner: Option<String>,
+    /// Whether it is locked.
+    pub locked: bool,
+    /// Its hostname.
+    pub hostname: String,
+    /// Status number.
+    pub status: i64,
 }
 
 type Answer = Result<Response, TransportError>;
 
 enum Message {
-    Request { replica: u32, request: Box<maas_sim::SimRequest>, timeout: Duration },
+    Request {
+        replica: u32,
+        request: Box<maas_sim::SimRequest>,
+        timeout: Duration,
+    },
+    /// A request in the queue of the region, or of a proxy before it, whose turn comes.
+    Queued {
+        request: Box<maas_sim::SimRequest>,
+        timeout: Duration,
+    },
     Response(Answer),
 }
 
@@ -148,14 +172,27 @@ impl Network {
             match message {
                 // Whoever asked may be gone.
                 Message::Response(came) => drop(answer.send(came)),
+                Message::Queued { request, timeout } => {
+                    drop(in_flight);
+                    let (seconds, came) = self.call_region(&request, timeout);
+                    let at = now.plus_seconds(seconds);
+                    self.lock().add(at, Message::Response(came), answer);
+                }
                 Message::Request { replica, request, timeout } => {
                     if request.method != "GET" {
-                        in_flight.arrivals.extend(arrival(now, replica, &request));
+                        let arrived =
+                            arrival(now, replica, &request).map(|one| self.with_machine(one));
+                        in_flight.arrivals.extend(arrived);
                     }
                     let outage = in_flight.outage;
                     in_flight.met_outage += u64::from(outage.is_some());
                     let odd = in_flight.met_outage % 2 == 1;
                     drop(in_flight);
+                    let queued = outage.map_or_else(|| self.region.queue_us(&request), |_| 0);
+                    if queued > 0 {
+                        self.queue(now, queued, request, timeout, answer);
+                        continue;
+                    }
                     let (seconds, came) = match outage {
                         None | Some(OutageKind::KeyRevoked) => self.call_region(&request, timeout),
                         Some(kind) => self.call_away(kind, odd, &request, timeout),
@@ -163,6 +200,44 @@ impl Network {
                     let at = now.plus_seconds(seconds);
                     self.lock().add(at, Message::Response(came), answer);
                 }
+            }
+        }
+    }
+
+    /// With the machine as it is before the change is carried out.
+    fn with_machine(&self, arrived: ArrivedChange) -> ArrivedChange {
+        let id = arrived.system_id.clone();
+        let json = id.and_then(|id| self.region.with(|region| region.machine_json(&id)));
+        let shown = json.map(|machine| ShownMachine {
+            owner: machine["owner"].as_str().map(str::to_owned),
+            locked: machine["locked"].as_bool().unwrap_or_default(),
+            hostname: machine["hostname"].as_str().unwrap_or_default().to_owned(),
+            status: machine["status"].as_i64().unwrap_or_default(),
+        });
+        ArrivedChange { shown, ..arrived }
+    }
+
+    /// Has a request wait for its turn. Its caller waits no longer than it may, and the region carries
+    /// it out all the same.
+    fn queue(
+        &self,
+        now: Timestamp,
+        queued_us: i64,
+        request: Box<maas_sim::SimRequest>,
+        timeout: Duration,
+        answer: oneshot::Sender<Answer>,
+    ) {
+        let wait = Duration::from_micros(queued_us.unsigned_abs());
+        let turn = now.plus_seconds(wait.as_secs_f64());
+        let mut in_flight = self.lock();
+        match timeout.checked_sub(wait) {
+            Some(timeout) => in_flight.add(turn, Message::Queued { request, timeout }, answer),
+            None => {
+                let given_up = now.plus_seconds(timeout.as_secs_f64());
+                let lost = Err(TransportError::Timeout);
+                in_flight.add(given_up, Message::Response(lost), answer);
+                let (nobody, _) = oneshot::channel();
+                in_flight.add(turn, Message::Queued { request, timeout }, nobody);
             }
         }
     }
@@ -263,7 +338,7 @@ fn arrival(at: Timestamp, replica: u32, request: &maas_sim::SimRequest) -> Optio
     };
     let creates = effect == Some(EffectKind::CreateMachine);
     let hostname = if creates { word("hostname") } else { None };
-    Some(ArrivedChange { at, replica, effect, system_id, hostname })
+    Some(ArrivedChange { at, replica, effect, system_id, hostname, shown: None })
 }
 
 /// Connects the engine of one control plane to a region in the same process.

@@ -3,6 +3,7 @@
 //! A token outlives no revocation: what is revoked stays as a row, so that the audit's names keep
 //! their meaning, and gives its name up.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::access::{RoleGrant, TokenView};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::{FilterList, ListFilter};
@@ -59,6 +60,7 @@ impl Store {
     /// # Errors
     /// `token_name_taken` where a token of this name is not revoked; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn add_access_token(
         &self,
         now: Timestamp,
@@ -111,6 +113,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Token`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn use_access_token(
         &self,
         now: Timestamp,
@@ -143,6 +146,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn access_token_name(&self, hash: [u8; 32]) -> Result<Option<String>, StoreError> {
         let sql = "SELECT name FROM access_token WHERE hash = $1";
         let row = self.reader().await?.first(sql, args![&hash]).await?;
@@ -153,6 +157,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn access_tokens(&self) -> Result<Vec<TokenView>, StoreError> {
         self.list_access_tokens(None).await
     }
@@ -161,6 +166,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn list_access_tokens(
         &self,
         filter: Option<&ListFilter>,
@@ -180,6 +186,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] where no token of this name counts; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn revoke_access_token(
         &self,
         now: Timestamp,

@@ -1,19 +1,23 @@
 //! What nodes say: reports, heartbeats, task results. Each event is written and its run woken in
 //! one transaction, so neither exists without the other.
 
+use async_recursion::async_recursion as boxed;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use gpuaas_core::record::{Report, ReportKind};
-use gpuaas_types::agent::{Task, TaskResult};
+use gpuaas_core::record::{CheckOverride, Report, ReportKind};
+use gpuaas_types::agent::{Task, TaskResult, TaskSpec};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
+use secrecy::ExposeSecret as _;
 
 use crate::database::{Conn, GroupHints, RowsStatement, Val, args};
 use crate::error::StoreError;
 use crate::noted_heartbeats::ReceivedHeartbeat;
 use crate::store::Store;
-use crate::tables::report::{append_report, append_reports, reports_of};
-use crate::tables::task::open_tasks;
+use crate::tables::report::{append_report, append_reports, reports_of, skips_of};
+use crate::tables::slice_claim::USER_DATA;
+use crate::tables::task::{OpenTask, open_tasks};
 use crate::tables::{run, slice_run, timeline};
 
 /// Notes that nodes were given what they still should do.
@@ -144,6 +148,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without such a run; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn add_report(
         &self,
         report: Report,
@@ -173,6 +178,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn reports(&self, run_id: RunId) -> Result<Vec<Report>, StoreError> {
         let reports = match self.shared_reads() {
             Some((reads, _guard)) => reads.reports.get(run_id).await?,
@@ -181,12 +187,25 @@ impl Store {
         Ok(reports.unwrap_or_default())
     }
 
+    /// Overrides of checks of these runs, the latest of each check; a run without one is left out.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn check_overrides(
+        &self,
+        run_ids: impl IntoIterator<Item = RunId>,
+    ) -> Result<HashMap<RunId, Vec<CheckOverride>>, StoreError> {
+        let reports = skips_of(&mut self.reader().await?, run_ids).await?.into_iter();
+        Ok(reports.map(|(run, reports)| (run, CheckOverride::latest(&reports))).collect())
+    }
+
     /// Notes a sign of life: one small row. The first of a run is also a report and wakes it.
     /// Answers whether it was the first.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without such a run; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn record_heartbeat(
         &self,
         now: Timestamp,
@@ -218,6 +237,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn reported_agent_version(
         &self,
         node_id: NodeId,
@@ -232,6 +252,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn pending_tasks(
         &self,
         now: Timestamp,
@@ -249,13 +270,50 @@ impl Store {
             })
             .await?;
         }
-        Ok(tasks.into_iter().map(|open| open.task).collect())
+        let mut due = Vec::with_capacity(tasks.len());
+        for OpenTask { mut task, .. } in tasks {
+            if self.fill_user_data(&mut task.spec).await? {
+                due.push(task);
+            }
+        }
+        Ok(due)
+    }
+
+    /// Puts the sealed user-data of a guest into the task that writes it. Answers whether the task is
+    /// complete: the user-data of a launch that was taken back meanwhile is deleted.
+    async fn fill_user_data(&self, spec: &mut TaskSpec) -> Result<bool, StoreError> {
+        let TaskSpec::Slice { slice } = spec else { return Ok(true) };
+        let claim_id = slice.claim_id;
+        let Some(seed) = &mut slice.seed else { return Ok(true) };
+        if !seed.user_data.is_empty() {
+            // Written by an earlier version.
+            return Ok(true);
+        }
+        let Some(user_data) = self.secret(claim_id.0, USER_DATA).await? else { return Ok(false) };
+        seed.user_data = user_data.expose_secret().to_owned();
+        Ok(true)
+    }
+
+    /// What a task of a node is to do; none: the node has no such task.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
+    pub async fn task_spec(
+        &self,
+        node_id: NodeId,
+        task_id: TaskId,
+    ) -> Result<Option<TaskSpec>, StoreError> {
+        let sql = "SELECT spec FROM node_task WHERE id = $1 AND node_id = $2";
+        let row = self.reader().await?.first(sql, args![task_id.0, node_id.0]).await?;
+        row.map(|row| row.cols().json()).transpose()
     }
 
     /// Nodes with tasks that their agents have not fetched and still may.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn nodes_with_waiting_tasks(
         &self,
         now: Timestamp,
@@ -278,6 +336,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] when the node has no such task; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn finish_task(
         &self,
         now: Timestamp,

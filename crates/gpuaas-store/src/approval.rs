@@ -4,6 +4,7 @@
 //! of it beside that is written out. It is decided by one conditional statement, so that of two people
 //! who decide at the same time one does, and nothing is carried out twice.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_core::second_person::{
     COUNTED_SECONDS, GuardedRequest, Verdict, state_at, wants_second_person,
 };
@@ -291,6 +292,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn hold_request(
         &self,
         now: Timestamp,
@@ -307,6 +309,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn approval(&self, id: ApprovalId) -> Result<StoredApproval, StoreError> {
         find(&mut self.reader().await?, id).await
     }
@@ -315,6 +318,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn held_request(&self, id: ApprovalId) -> Result<ApprovalRequest, StoreError> {
         let sql = "SELECT sealed FROM approval WHERE id = $1";
         let row = self.reader().await?.first(sql, args![id.0]).await?;
@@ -327,6 +331,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn approvals(
         &self,
         filter: ApprovalFilter,
@@ -355,6 +360,7 @@ impl Store {
     /// # Errors
     /// `approval_decided`, `approval_expired`; [`StoreError::NotFound`]; [`StoreError::Unavailable`]
     /// or [`StoreError::Corrupt`]. In each case nothing was changed.
+    #[boxed]
     pub async fn decide_approval(
         &self,
         now: Timestamp,
@@ -363,10 +369,29 @@ impl Store {
         self.write(move |conn| Box::pin(async move { decide(conn, now, &word).await })).await
     }
 
-    /// Writes down what became of a request that was agreed to.
+    /// Approved requests that had no effect although they were decided before `before`, such as by a
+    /// control plane that was killed.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
+    pub async fn unexecuted_approvals(
+        &self,
+        before: Timestamp,
+    ) -> Result<Vec<StoredApproval>, StoreError> {
+        let sql = select!(
+            "WHERE approval.state = 'approved' AND approval.decided_at < $1 \
+             ORDER BY approval.decided_at, approval.id LIMIT 100"
+        );
+        let rows = self.reader().await?.all(sql, args![before]).await?;
+        rows.iter().map(|row| read(row.cols())).collect()
+    }
+
+    /// Stores the response to an approved request, which is `done` already if it had an effect.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn end_approval(
         &self,
         id: ApprovalId,
@@ -377,38 +402,47 @@ impl Store {
             Box::pin(async move {
                 let values = vec![id.0.into(), state.as_str().into(), Val::json(&answer)?];
                 let sql = "UPDATE approval SET state = $2, answer = $3 \
-                           WHERE id = $1 AND state = 'approved'";
+                           WHERE id = $1 AND state IN ('approved', 'done') AND answer IS NULL";
                 conn.execute(sql, values).await.map(drop)
             })
         })
         .await
     }
 
-    /// Counts erasing runs on `nodes` nodes against a person, unless they want another person's word by
-    /// this policy. Answers whether they do; then nothing is counted.
+    /// Counts erasing runs on `nodes` nodes at a site against a person, unless this policy asks for another
+    /// person. Returns whether it does; then nothing is counted. What the person did at the other sites of
+    /// the region counts as well.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn count_erasing(
         &self,
         now: Timestamp,
-        site_id: SiteId,
+        (site_id, others): (SiteId, Vec<SiteId>),
         policy: SecondPersonPolicy,
         person: &str,
         nodes: u32,
     ) -> Result<bool, StoreError> {
         let person = person.to_owned();
+        // In one order, so that two requests at sites of one region do not lock each other out.
+        let mut region = others;
+        region.push(site_id);
+        region.sort_unstable();
         self.write(move |conn| {
             Box::pin(async move {
-                lock_site(conn, site_id).await?;
                 let old = now.plus_seconds(-COUNTED_SECONDS);
-                let sql = "DELETE FROM erasing_note WHERE site_id = $1 AND at <= $2";
-                conn.execute(sql, args![site_id.0, old]).await?;
-                let sql = "SELECT CAST(COALESCE(SUM(nodes), 0) AS BIGINT) FROM erasing_note \
-                           WHERE site_id = $1 AND person = $2";
-                let row = conn.first(sql, args![site_id.0, &person]).await?;
-                let counted: i64 = row.map_or(Ok(0), |row| row.cols().next())?;
-                let counted = u32::try_from(counted).unwrap_or(u32::MAX);
+                let mut counted: u32 = 0;
+                for site in &region {
+                    lock_site(conn, *site).await?;
+                    let sql = "DELETE FROM erasing_note WHERE site_id = $1 AND at <= $2";
+                    conn.execute(sql, args![site.0, old]).await?;
+                    let sql = "SELECT CAST(COALESCE(SUM(nodes), 0) AS BIGINT) FROM erasing_note \
+                               WHERE site_id = $1 AND person = $2";
+                    let row = conn.first(sql, args![site.0, &person]).await?;
+                    let at_site: i64 = row.map_or(Ok(0), |row| row.cols().next())?;
+                    counted = counted.saturating_add(u32::try_from(at_site).unwrap_or(u32::MAX));
+                }
                 if wants_second_person(&policy, GuardedRequest::Erase { nodes, counted }) {
                     return Ok(true);
                 }

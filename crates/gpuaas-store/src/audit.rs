@@ -1,5 +1,6 @@
 //! Who did what, and requests that may be repeated.
 
+use async_recursion::async_recursion as boxed;
 use std::fmt::Write as _;
 
 use gpuaas_types::filter::{FilterList, ListFilter};
@@ -88,7 +89,10 @@ fn read_entry(mut cols: Cols<'_>) -> Result<AuditEntry, StoreError> {
             role: cols.next()?,
             address: cols.next()?,
             request_id: cols.next()?,
+            user_agent: None,
+            listener: None,
             trace: None,
+            execution: None,
         },
         result: cols.next()?,
         before: cols.next()?,
@@ -101,6 +105,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn append_audit_entry(
         &self,
         now: Timestamp,
@@ -114,6 +119,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn audit_entries(
         &self,
         after: i64,
@@ -124,10 +130,22 @@ impl Store {
         rows.iter().map(|row| read_entry(row.cols())).collect()
     }
 
+    /// Moment of the oldest entry; none: there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
+    pub async fn oldest_audit_entry(&self) -> Result<Option<Timestamp>, StoreError> {
+        let sql = "SELECT at FROM audit_entry ORDER BY id LIMIT 1";
+        let row = self.reader().await?.first(sql, args![]).await?;
+        row.map(|row| row.cols().at()).transpose()
+    }
+
     /// A page of the entries that a filter lets pass, newest first.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn audit_page(
         &self,
         filter: AuditFilter,

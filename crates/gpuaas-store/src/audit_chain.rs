@@ -1,5 +1,6 @@
 //! The audit as a chain (`tables/audit_chain`): chaining what was committed, and reading it.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::audit::{AuditChainEnd, ChainedAuditRecord};
 
 use crate::database::{Cols, args};
@@ -42,6 +43,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn chain_audit(&self) -> Result<u64, StoreError> {
         let mut all = 0;
         loop {
@@ -72,6 +74,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn audit_chain(&self, page: Page<i64>) -> Result<AuditChainRows, StoreError> {
         let mut conn = self.reader().await?;
         // One statement, so that rows and ends are of one moment: a row that is chained between two
@@ -102,6 +105,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn unchained_audit_entries(&self) -> Result<Vec<i64>, StoreError> {
         let mut conn = self.reader().await?;
         let sql = "SELECT entry.id FROM audit_entry AS entry WHERE entry.id <= \

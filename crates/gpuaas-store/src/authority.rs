@@ -4,6 +4,7 @@
 //! signs; activated, it signs, and the old one is trusted until it is retired. Keys are sealed; the first
 //! one lies where control planes of before look for it.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::api::{AuthorityState, AuthorityView};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, Timestamp};
@@ -13,6 +14,7 @@ use uuid::Uuid;
 use crate::database::{Conn, Row, args};
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::meta::{one_at_a_time, set as set_meta};
 use crate::tables::secret::{delete_secret, put_secret};
 
@@ -196,6 +198,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn authorities(&self) -> Result<Vec<StoredAuthority>, StoreError> {
         all(&mut self.reader().await?).await
     }
@@ -204,6 +207,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn authority_key(&self, generation: i64) -> Result<SecretString, StoreError> {
         let kept = self.secret(Uuid::nil(), &key_name(generation)).await?;
         kept.ok_or_else(|| StoreError::not_found("certificate authority", generation))
@@ -213,6 +217,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn note_first_authority(
         &self,
         now: Timestamp,
@@ -231,12 +236,14 @@ impl Store {
     /// # Errors
     /// `authority_staged` while another one takes over; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn stage_authority(
         &self,
         now: Timestamp,
         generation: i64,
         new: NewAuthority,
         key: &SecretString,
+        audit: NewAuditEntry,
     ) -> Result<(), StoreError> {
         let name = key_name(generation);
         let sealed = self.seal(Uuid::nil(), &name, key)?;
@@ -256,22 +263,25 @@ impl Store {
                     return Err(StoreError::conflict(ProblemCode::AuthorityStaged, detail));
                 }
                 raise_floor(conn).await?;
-                put_secret(conn, Uuid::nil(), &name, sealed).await
+                put_secret(conn, Uuid::nil(), &name, sealed).await?;
+                audit::append(conn, now, &audit).await
             })
         })
         .await
     }
 
-    /// Lets the staged authority sign. `trust_digest`: what every agent has to have; none: agents are
+    /// Lets the staged authority sign; its generation is the subject of the audit entry. `trust_digest`: what every agent has to have; none: agents are
     /// given no bundle, or nodes are left behind.
     ///
     /// # Errors
     /// `no_authority_staged`; `authority_not_trusted`, which names the nodes;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn activate_authority(
         &self,
         now: Timestamp,
         trust_digest: Option<String>,
+        audit: NewAuditEntry,
     ) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
@@ -292,7 +302,9 @@ impl Store {
                 conn.execute(sql, args![]).await?;
                 let sql = "UPDATE certificate_authority SET state = 'active', activated_at = $1 \
                            WHERE state = 'staged'";
-                conn.execute(sql, args![now]).await.map(drop)
+                conn.execute(sql, args![now]).await?;
+                let subject = staged.view.generation.to_string();
+                audit::append(conn, now, &NewAuditEntry { subject, ..audit }).await
             })
         })
         .await
@@ -304,10 +316,12 @@ impl Store {
     /// # Errors
     /// `no_authority_retiring`; `authority_in_use`, which names the nodes;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn retire_authority(
         &self,
         now: Timestamp,
         trust_digest: Option<String>,
+        audit: NewAuditEntry,
     ) -> Result<i64, StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
@@ -337,6 +351,8 @@ impl Store {
                            WHERE generation = $1";
                 conn.execute(sql, args![generation, now]).await?;
                 delete_secret(conn, Uuid::nil(), &key_name(generation)).await?;
+                let subject = generation.to_string();
+                audit::append(conn, now, &NewAuditEntry { subject, ..audit }).await?;
                 Ok(generation)
             })
         })
@@ -349,6 +365,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn authority_laggards(
         &self,
         now: Timestamp,
@@ -373,6 +390,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn note_trust_digest(&self, node_id: NodeId, digest: &str) -> Result<(), StoreError> {
         let digest = digest.to_owned();
         self.write(move |conn| {

@@ -10,6 +10,7 @@
 //! decision on rows that have changed is made again. What wakes a batch is written in the
 //! transaction of the event itself, so a process that dies right after it leaves the batch due.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::HashMap;
 
 use gpuaas_core::batch::{MemberSnapshot, member_state};
@@ -448,6 +449,7 @@ impl Store {
     /// `batch_name_taken`; `hostname_taken` or `bmc_address_taken`, each naming the node that is
     /// there; `idempotency_key_reused`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In
     /// each case nothing was made.
+    #[boxed]
     pub async fn create_batch(
         &self,
         now: Timestamp,
@@ -469,6 +471,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn batch(&self, key: &str) -> Result<StoredBatch, StoreError> {
         let id = uuid::Uuid::parse_str(key).ok();
         let sql = batch_select!("WHERE id = $1 OR name = $2");
@@ -480,6 +483,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn batches(
         &self,
         site: Option<SiteId>,
@@ -502,6 +506,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn batch_members(&self, id: BatchId) -> Result<Vec<StoredMember>, StoreError> {
         Ok(self.members_of_batches([id]).await?.remove(&id).unwrap_or_default())
     }
@@ -531,6 +536,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn due_batches(&self, now: Timestamp) -> Result<Vec<StoredBatch>, StoreError> {
         let sql = batch_select!("WHERE ended_at IS NULL AND due_at <= $1 ORDER BY due_at, id");
         let rows = self.reader().await?.all(sql, args![now]).await?;
@@ -542,6 +548,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn advance_batch(
         &self,
         now: Timestamp,
@@ -566,6 +573,7 @@ impl Store {
     /// [`StoreError::NotFound`]; `batch_over`; `batch_not_stopped` for a resume; `batch_stopped`
     /// for a stop; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was
     /// written.
+    #[boxed]
     pub async fn apply_batch_command(
         &self,
         now: Timestamp,

@@ -1,6 +1,7 @@
 //! How MAAS logs in at the BMCs of nodes in service, as far as one has to know it to see that somebody
 //! changed it.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::HashMap;
 
 use gpuaas_types::api::TimelineEvent;
@@ -67,6 +68,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn remember_bmc_accesses(&self, notes: Vec<BmcAccessNote>) -> Result<(), StoreError> {
         let mut sealed = Vec::new();
         for note in &notes {

@@ -3,6 +3,7 @@
 //! Of a row, only the signature ever changes, when a control plane has another key. Of several bundles with one name and version, which only those that
 //! come with the control plane may have, the newest has the name.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{SiteId, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -102,12 +103,18 @@ async fn put_key(conn: &mut Conn, key: &BundleKey) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Keeps a bundle. Answers `false`, and changes nothing, when these bytes are kept already.
+    /// Stores a bundle; without an audit entry only those that come with the executable. Returns `false`, and changes nothing, when these bytes are kept already.
     ///
     /// # Errors
     /// `bundle_version_taken` when other bytes have its name and version;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn add_bundle(&self, now: Timestamp, new: NewBundle) -> Result<bool, StoreError> {
+    #[boxed]
+    pub async fn add_bundle(
+        &self,
+        now: Timestamp,
+        new: NewBundle,
+        audit: Option<NewAuditEntry>,
+    ) -> Result<bool, StoreError> {
         let envelope = Val::json(&new.envelope)?;
         self.write(move |conn| {
             Box::pin(async move {
@@ -121,6 +128,9 @@ impl Store {
                     now.into(),
                 ];
                 if conn.execute(INSERT_BUNDLE, values).await? == 1 {
+                    if let Some(audit) = audit {
+                        audit::append(conn, now, &audit).await?;
+                    }
                     return Ok(true);
                 }
                 let holder = conn
@@ -146,6 +156,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn bundles_after(&self, after: i64) -> Result<Vec<StoredBundle>, StoreError> {
         let rows = self
             .reader()
@@ -159,42 +170,53 @@ impl Store {
         rows.iter().map(|row| bundle(row.cols())).collect()
     }
 
-    /// Lets a bundle be used at a site. Saying so again changes nothing.
+    /// Approves bundles for a site, all of them or none. One that is approved stays as it is.
     ///
     /// # Errors
     /// `refers_to_nothing`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn approve_bundle(
+    #[boxed]
+    pub async fn approve_bundles(
         &self,
         now: Timestamp,
         site_id: SiteId,
-        digest: &str,
-        actor: &str,
+        bundles: Vec<(String, NewAuditEntry)>,
     ) -> Result<(), StoreError> {
-        let (digest, actor) = (digest.to_owned(), actor.to_owned());
         self.write(move |conn| {
             Box::pin(async move {
-                conn.execute(
-                    "INSERT INTO bundle_approval (site_id, digest, approved_by, approved_at) \
-                     VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-                    args![site_id.0, &digest, &actor, now],
-                )
-                .await
-                .map(drop)
+                for (digest, audit) in &bundles {
+                    conn.execute(
+                        "INSERT INTO bundle_approval (site_id, digest, approved_by, approved_at) \
+                         VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+                        args![site_id.0, digest, &audit.actor, now],
+                    )
+                    .await?;
+                    audit::append(conn, now, audit).await?;
+                }
+                Ok(())
             })
         })
         .await
     }
 
-    /// Lets a bundle not be used at a site any more. Answers whether it might before.
+    /// Withdraws the approval of a bundle for a site. Returns whether it was approved.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn withdraw_bundle(&self, site_id: SiteId, digest: &str) -> Result<bool, StoreError> {
+    #[boxed]
+    pub async fn withdraw_bundle(
+        &self,
+        now: Timestamp,
+        site_id: SiteId,
+        digest: &str,
+        audit: NewAuditEntry,
+    ) -> Result<bool, StoreError> {
         let digest = digest.to_owned();
         self.write(move |conn| {
             Box::pin(async move {
                 let sql = "DELETE FROM bundle_approval WHERE site_id = $1 AND digest = $2";
-                Ok(conn.execute(sql, args![site_id.0, &digest]).await? == 1)
+                let withdrawn = conn.execute(sql, args![site_id.0, &digest]).await? == 1;
+                audit::append(conn, now, &audit).await?;
+                Ok(withdrawn)
             })
         })
         .await
@@ -204,6 +226,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn bundle_approvals(&self) -> Result<Vec<BundleApproval>, StoreError> {
         let rows = self
             .reader()
@@ -230,14 +253,27 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn trust_bundle_key(&self, key: BundleKey) -> Result<(), StoreError> {
-        self.write(move |conn| Box::pin(async move { put_key(conn, &key).await })).await
+    #[boxed]
+    pub async fn trust_bundle_key(
+        &self,
+        now: Timestamp,
+        key: BundleKey,
+        audit: NewAuditEntry,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn| {
+            Box::pin(async move {
+                put_key(conn, &key).await?;
+                audit::append(conn, now, &audit).await
+            })
+        })
+        .await
     }
 
     /// Keys whose signatures count, or counted, by name.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn bundle_keys(&self) -> Result<Vec<BundleKey>, StoreError> {
         let sql = "SELECT name, public_key, until FROM bundle_key ORDER BY name";
         let rows = self.reader().await?.all(sql, args![]).await?;
@@ -252,6 +288,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn ensure_signing_key(
         &self,
         proposed: &SecretString,
@@ -264,6 +301,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn rotate_signing_key(
         &self,
         now: Timestamp,
@@ -299,6 +337,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn sign_bundle_anew(&self, digest: &str, envelope: &Value) -> Result<(), StoreError> {
         let (digest, envelope) = (digest.to_owned(), Val::json(envelope)?);
         self.write(move |conn| {
@@ -318,6 +357,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn ensure_node_authority(
         &self,
         proposed: &SecretString,

@@ -7,6 +7,7 @@
 //! renewal ends nothing: the one before stays good until its own end, since its agent may not have got
 //! the answer.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_core::record::ReportKind;
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::ProblemCode;
@@ -15,6 +16,7 @@ use gpuaas_types::{NodeId, RunId, Timestamp};
 use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::certificate::{self, CertificateEnding, NewCertificate};
 use crate::tables::{report, run, timeline};
 
@@ -89,6 +91,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn certificate(
         &self,
         fingerprint: [u8; 32],
@@ -103,6 +106,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn certificates_of_node(
         &self,
         node_id: NodeId,
@@ -115,12 +119,26 @@ impl Store {
         rows.iter().map(|row| read_certificate(row.cols())).collect()
     }
 
+    /// Checks that a node may have one more certificate.
+    ///
+    /// # Errors
+    /// `certificates_too_many`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
+    pub async fn check_certificate_count(
+        &self,
+        now: Timestamp,
+        node_id: NodeId,
+    ) -> Result<(), StoreError> {
+        certificate::check_live_limit(&mut self.reader().await?, now, node_id).await
+    }
+
     /// Writes down the certificate that follows the one with fingerprint `from`, which stays good
     /// until its own end.
     ///
     /// # Errors
     /// `certificate_revoked` when that one has ended meanwhile, `certificates_too_many`;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn renew_certificate(
         &self,
         now: Timestamp,
@@ -137,12 +155,14 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn revoke_certificates(
         &self,
         now: Timestamp,
         node_id: NodeId,
         reason: &str,
         history: Vec<TimelineEvent>,
+        audit: NewAuditEntry,
     ) -> Result<u64, StoreError> {
         let reason = reason.to_owned();
         self.write(move |conn| {
@@ -156,6 +176,9 @@ impl Store {
                 if ended > 0 {
                     let history = history.iter().map(|event| (node_id, event));
                     timeline::append(conn, history).await?;
+                    let mut entry = audit;
+                    entry.detail["certificates"] = ended.into();
+                    audit::append(conn, now, &entry).await?;
                 }
                 Ok(ended)
             })
@@ -170,6 +193,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without such a run; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn contest_enrollment(
         &self,
         now: Timestamp,

@@ -4,6 +4,7 @@
 //! end where the silence is still the one that was noted; so each is one line of the history,
 //! however many control planes look.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::HashMap;
 
 use gpuaas_core::connectivity::{ConnectivityChange, Presence};
@@ -86,6 +87,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn claim_agent_watch(
         &self,
         now: Timestamp,
@@ -116,6 +118,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn connectivity_subjects(
         &self,
         quiet_before: Timestamp,
@@ -149,6 +152,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn note_connectivity(
         &self,
         now: Timestamp,

@@ -5,6 +5,7 @@
 //! cluster and its number there. A database at another place was copied or moved, and changes
 //! nothing in a region before its mark has shown that no other control plane answers.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::HashMap;
 
 use gpuaas_core::control_mark::{ControlRecord, ControlState};
@@ -16,6 +17,7 @@ use crate::database::{Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::seal::random;
 use crate::store::{Db, Store};
+use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::event::forget_transactions;
 use crate::tables::meta::keep_first;
 use crate::tables::site::edit_status;
@@ -45,6 +47,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn plane_identity(&self) -> Result<String, StoreError> {
         let sql = "SELECT value FROM store_meta WHERE name = 'plane'";
         let row = self.reader().await?.first(sql, args![]).await?;
@@ -78,6 +81,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn site_control(&self, site_id: SiteId) -> Result<ControlRecord, StoreError> {
         let sql = "SELECT control FROM region_control JOIN site \
                    ON site.region = region_control.region WHERE site.id = $1";
@@ -91,6 +95,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn set_site_control(
         &self,
         now: Timestamp,
@@ -98,6 +103,7 @@ impl Store {
         known: ControlRecord,
         record: ControlRecord,
         control: Option<SiteControl>,
+        audit: Option<NewAuditEntry>,
     ) -> Result<bool, StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
@@ -116,6 +122,9 @@ impl Store {
                     let site_id = row.cols().id(SiteId)?;
                     edit_status(conn, now, site_id, |status| status.control = control).await?;
                 }
+                if let Some(audit) = audit {
+                    audit::append(conn, now, &audit).await?;
+                }
                 Ok(true)
             })
         })
@@ -129,6 +138,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn take_control_of_all(&self, now: Timestamp) -> Result<u64, StoreError> {
         self.write(move |conn| {
             Box::pin(async move {

@@ -8,6 +8,7 @@
 //! no control plane lives that still uses it; `postgres` has the rules, and the floor that it leaves
 //! (`schema_floor` in `store_meta`) keeps older executables from starting, or from going on.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::Timestamp;
 use uuid::Uuid;
 
@@ -68,6 +69,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Open`] with code `schema_contracted` where the tables went on without it: it has
     /// to end. [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn renew_control_plane(
         &self,
         version: &str,
@@ -104,6 +106,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn withdraw_control_plane(&self) -> Result<(), StoreError> {
         let id = self.inner.instance;
         self.write(move |conn| {
@@ -119,6 +122,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn control_planes(&self) -> Result<Vec<ControlPlaneView>, StoreError> {
         let sql = "SELECT id, version, schema_known, started_at, renewed_at FROM control_plane \
                    WHERE lease_until > {NOW} ORDER BY started_at, id";
@@ -132,6 +136,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Open`] with code `migration_failed` or `startup_locked`;
     /// [`StoreError::Unavailable`].
+    #[boxed]
     pub async fn finish_migrations(&self) -> Result<usize, StoreError> {
         let Db::Postgres { pool, .. } = &self.inner.db else { return Ok(0) };
         if !self.inner.schema.contracts() {

@@ -23,7 +23,7 @@ pub(crate) use enum_str::{enum_from_str, enum_str};
 pub(crate) use group::{GroupFn, GroupHints, GroupWriter, UPDATE_RUNS};
 pub(crate) use group_state::{PendingRows, RowsStatement};
 pub(crate) use in_flight::InFlightGuard;
-pub use origin::{RequestOrigin, current_origin, with_origin};
+pub use origin::{ApprovalExecution, RequestOrigin, current_origin, with_origin};
 pub(crate) use panic::{catch_panic, note_panic_locations};
 pub(crate) use postgres_pool::{PATIENCE, PostgresPool, PostgresSession, TransactionCommand};
 pub(crate) use shared_read::SharedRead;

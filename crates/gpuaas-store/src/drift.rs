@@ -5,6 +5,7 @@
 //! lines, not a hundred. A node that left service or got a run since the sweep asked MAAS is
 //! passed over: what the run does to the machine is no drift.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::HashMap;
 
 use gpuaas_core::drift::{Difference, makes_event};
@@ -295,6 +296,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn claim_sweep(
         &self,
         now: Timestamp,
@@ -327,6 +329,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn sweep_subjects(&self, site_id: SiteId) -> Result<Vec<SweepSubject>, StoreError> {
         const SQL: &str = concat!(
             "SELECT ",
@@ -358,6 +361,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn record_sweep(
         &self,
         now: Timestamp,
@@ -381,6 +385,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn record_missed_observation(
         &self,
         now: Timestamp,
@@ -409,6 +414,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn set_site_health(
         &self,
         now: Timestamp,
@@ -436,6 +442,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn set_site_past(
         &self,
         now: Timestamp,
@@ -480,6 +487,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn list_drift(
         &self,
         site_id: Option<SiteId>,

@@ -1,5 +1,6 @@
 //! Events: the history of all nodes, followed in one order.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::event::{EventCursor, NodeEvent};
 
 use crate::error::StoreError;
@@ -12,6 +13,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn events_after(
         &self,
         after: EventCursor,
@@ -24,6 +26,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn event_end(&self) -> Result<EventCursor, StoreError> {
         event::event_end(&mut self.reader().await?).await
     }

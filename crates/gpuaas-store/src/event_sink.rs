@@ -4,6 +4,7 @@
 //! as for the watcher of a site. What was delivered is written after it was, so one that dies in
 //! between has its last events delivered again by the next one: with the same identifiers.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::event::{DeadLetter, DeliveryFault, EventCursor, EventSinkKind, EventSinkView};
 use gpuaas_types::filter::{FilterList, ListFilter};
@@ -175,6 +176,7 @@ impl Store {
     ///
     /// # Errors
     /// `event_sink_name_taken`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn add_event_sink(
         &self,
         now: Timestamp,
@@ -202,6 +204,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn ensure_event_sink(
         &self,
         now: Timestamp,
@@ -224,6 +227,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn event_sinks(&self) -> Result<Vec<EventSinkView>, StoreError> {
         let mut conn = self.reader().await?;
         let rows = conn.all(format!("{VIEW} ORDER BY sink.name"), args![]).await?;
@@ -240,6 +244,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn remove_event_sink(
         &self,
         now: Timestamp,
@@ -263,6 +268,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn free_event_sinks(
         &self,
         now: Timestamp,
@@ -282,6 +288,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn claim_event_sink(
         &self,
         now: Timestamp,
@@ -304,6 +311,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn event_sink_secret(
         &self,
         id: EventSinkId,
@@ -316,6 +324,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::LeaseLost`] where another control plane took over, or the sink was removed;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was written.
+    #[boxed]
     pub async fn write_event_sink(
         &self,
         now: Timestamp,
@@ -334,6 +343,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn renew_event_sink(
         &self,
         lease: &EventSinkLease,
@@ -356,6 +366,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn dead_letters(
         &self,
         sink: Option<&str>,
@@ -377,6 +388,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn letters_to_replay(
         &self,
         id: EventSinkId,
@@ -394,6 +406,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] of the sink, or of the letter; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn replay_dead_letters(
         &self,
         now: Timestamp,

@@ -1,10 +1,12 @@
 //! Experiments between host images: what was asked, and the run of each of their nodes.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::experiment::{ExperimentArm, ExperimentSpec, ExperimentState};
 use gpuaas_types::image::ImageEvent;
 use gpuaas_types::{NodeId, RunId, RunStatus, SiteId, Timestamp};
 
+use crate::approval::ApprovalRequester;
 use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
 use crate::host_image;
@@ -26,6 +28,8 @@ pub struct StoredExperiment {
     pub state: ExperimentState,
     /// Who began it.
     pub created_by: String,
+    /// The same, as the credential said: later runs begin for it. None: an operator begins each run.
+    pub requester: Option<ApprovalRequester>,
     /// Reason that was given.
     pub reason: String,
     /// Moment of that.
@@ -64,8 +68,8 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT experiment.name, experiment.site_id, site.name, experiment.spec, \
-             experiment.state, experiment.created_by, experiment.reason, experiment.created_at \
-             FROM experiment JOIN site ON site.id = experiment.site_id ",
+             experiment.state, experiment.created_by, experiment.requester, experiment.reason, \
+             experiment.created_at FROM experiment JOIN site ON site.id = experiment.site_id ",
             $rest
         )
     };
@@ -79,6 +83,7 @@ fn read(mut cols: Cols<'_>) -> Result<StoredExperiment, StoreError> {
         spec: cols.json()?,
         state: cols.enum_str()?,
         created_by: cols.next()?,
+        requester: cols.opt_json()?,
         reason: cols.next()?,
         created_at: cols.at()?,
     })
@@ -107,11 +112,12 @@ async fn insert(
         spec,
         new.state.as_str().into(),
         (&new.created_by).into(),
+        Val::opt_json(new.requester.as_ref())?,
         (&new.reason).into(),
         new.created_at.into(),
     ];
-    let sql = "INSERT INTO experiment (name, site_id, spec, state, created_by, reason, created_at) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
+    let sql = "INSERT INTO experiment (name, site_id, spec, state, created_by, requester, reason, \
+               created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
     if conn.execute(sql, values).await? == 0 {
         let detail = format!("an experiment named {} exists", new.name);
         return Err(StoreError::conflict(ProblemCode::ExperimentNameTaken, detail));
@@ -130,6 +136,7 @@ impl Store {
     ///
     /// # Errors
     /// `experiment_name_taken`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn add_experiment(
         &self,
         new: &StoredExperiment,
@@ -150,6 +157,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn experiments(
         &self,
         site_id: Option<SiteId>,
@@ -175,6 +183,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn experiment(&self, name: &str) -> Result<StoredExperiment, StoreError> {
         let sql = select!("WHERE experiment.name = $1");
         let row = self.reader().await?.first(sql, args![name]).await?;
@@ -185,6 +194,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn experiment_runs(&self, name: &str) -> Result<Vec<ExperimentRun>, StoreError> {
         let sql = "SELECT experiment_run.node_id, node.hostname, experiment_run.arm, \
              experiment_run.second, experiment_run.run_id, run.status FROM experiment_run \
@@ -199,6 +209,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn note_experiment_run(
         &self,
         name: &str,
@@ -222,6 +233,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn end_experiment(
         &self,
         now: Timestamp,

@@ -1,5 +1,6 @@
 //! Counts of nodes and runs, as a scrape of metrics asks for them.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::{NodeState, RunKind, RunStatus, Timestamp};
 
 use crate::database::{Cols, args};
@@ -55,6 +56,21 @@ pub struct EndedRuns {
     pub up_to: [i64; RUN_DURATION_BOUNDS.len()],
 }
 
+/// Runs of a site that stopped for causes of one class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedRuns {
+    /// Name of the site.
+    pub site: String,
+    /// Their kind.
+    pub kind: RunKind,
+    /// `parked`, `failed` or `cancelled`.
+    pub status: RunStatus,
+    /// The class.
+    pub class: String,
+    /// How many.
+    pub runs: i64,
+}
+
 /// What a database has of nodes and runs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FleetCounts {
@@ -64,6 +80,8 @@ pub struct FleetCounts {
     pub open: Vec<OpenRuns>,
     /// Runs that ended and are still kept.
     pub ended: Vec<EndedRuns>,
+    /// Runs that stopped, failed or were cancelled, and are still kept.
+    pub failed: Vec<FailedRuns>,
 }
 
 fn read_ended(mut cols: Cols<'_>) -> Result<EndedRuns, StoreError> {
@@ -83,6 +101,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn fleet_counts(&self) -> Result<FleetCounts, StoreError> {
         let mut reader = self.reader().await?;
         let nodes = reader
@@ -99,6 +118,16 @@ impl Store {
                  THEN run.park ->> 'code' ELSE run.wait ->> 'code' END, COUNT(*), \
                  MIN(run.step_since) FROM run JOIN site ON site.id = run.site_id \
                  WHERE run.status IN ('running', 'waiting', 'parked') \
+                 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4",
+                args![],
+            )
+            .await?;
+        let failed = reader
+            .all(
+                "SELECT site.name, run.kind, run.status, run.memory ->> 'failure_class', COUNT(*) \
+                 FROM run JOIN site ON site.id = run.site_id \
+                 WHERE run.status IN ('parked', 'failed', 'cancelled') \
+                 AND run.memory ->> 'failure_class' IS NOT NULL \
                  GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4",
                 args![],
             )
@@ -134,7 +163,20 @@ impl Store {
                 oldest_since: cols.at()?,
             })
         };
+        let failure = |mut cols: Cols<'_>| {
+            Ok(FailedRuns {
+                site: cols.next()?,
+                kind: cols.enum_str()?,
+                status: cols.enum_str()?,
+                class: cols.next()?,
+                runs: cols.next()?,
+            })
+        };
         Ok(FleetCounts {
+            failed: failed
+                .iter()
+                .map(|row| failure(row.cols()))
+                .collect::<Result<_, StoreError>>()?,
             nodes: nodes.iter().map(|row| node(row.cols())).collect::<Result<_, StoreError>>()?,
             open: open.iter().map(|row| run(row.cols())).collect::<Result<_, StoreError>>()?,
             ended: ended.iter().map(|row| read_ended(row.cols())).collect::<Result<_, _>>()?,

@@ -1,5 +1,6 @@
 //! Whether the database can be written and read.
 
+use async_recursion::async_recursion as boxed;
 use std::time::Duration;
 
 use gpuaas_types::Timestamp;
@@ -20,6 +21,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Unavailable`] when that takes longer than `limit`, when the database refuses,
     /// or when the writer is gone; [`StoreError::Corrupt`] when something else is read.
+    #[boxed]
     pub async fn health_check(&self, now: Timestamp, limit: Duration) -> Result<(), StoreError> {
         timeout(limit, self.write_and_read_back(now)).await.unwrap_or_else(|_| {
             let seconds = limit.as_secs_f64();
@@ -60,6 +62,7 @@ impl Store {
     }
 
     /// Returns when this store can write no more: it was closed, or its SQLite writer has ended.
+    #[boxed]
     pub async fn closed(&self) {
         match &self.inner.db {
             Db::Postgres { pool, .. } => pool.closed().await,

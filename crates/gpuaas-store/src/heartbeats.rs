@@ -11,6 +11,7 @@
 //! writes; the agent's next heartbeat makes up for it. While the database takes nothing, nothing is
 //! noted: agents hear that it is away.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of [`Self::record_heartbeat`].
+    #[boxed]
     pub async fn note_heartbeat(
         &self,
         now: Timestamp,
@@ -71,6 +73,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]; what was not written stays noted.
+    #[boxed]
     pub async fn write_noted_heartbeats(&self) -> Result<usize, StoreError> {
         let heartbeats = &self.inner.heartbeats;
         let mut noted = heartbeats.take();

@@ -3,6 +3,7 @@
 //! A row is changed by whoever has seen it as it is: of two approvers one wins, and the other is told
 //! to look again. A deleted image keeps its row, so that a name never stands for two images.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::image::{ImageEvent, ImageState};
 use gpuaas_types::{RunId, SiteId, Timestamp};
@@ -237,6 +238,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn images(&self, site_id: Option<SiteId>) -> Result<Vec<StoredImage>, StoreError> {
         let conn = &mut self.reader().await?;
         let rows = match site_id {
@@ -261,6 +263,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn image(
         &self,
         site_id: SiteId,
@@ -278,6 +281,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn deleted_image(
         &self,
         site_id: SiteId,
@@ -295,6 +299,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn image_events(
         &self,
         site_id: SiteId,
@@ -309,6 +314,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn revoked_digest(&self, digests: &[String]) -> Result<Option<String>, StoreError> {
         if digests.is_empty() {
             return Ok(None);
@@ -328,6 +334,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn nodes_with_image_before(
         &self,
         site_id: SiteId,
@@ -355,6 +362,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn image_uses(&self, site_id: SiteId, name: &str) -> Result<ImageUses, StoreError> {
         find_uses(&mut self.reader().await?, site_id, name).await
     }
@@ -363,6 +371,7 @@ impl Store {
     ///
     /// # Errors
     /// `revision_changed`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn put_image(
         &self,
         image: &StoredImage,
@@ -387,6 +396,7 @@ impl Store {
     /// # Errors
     /// `image_in_use`, with the names; `revision_changed`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn delete_image(
         &self,
         image: &StoredImage,
@@ -417,6 +427,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn images_of_profile(
         &self,
         profile: &str,
@@ -438,6 +449,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn parked_with_image(
         &self,
         site_id: SiteId,

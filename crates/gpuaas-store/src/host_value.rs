@@ -2,6 +2,7 @@
 //! host derives, which nobody set. Each is held by the node that was first to claim it, until the node
 //! claims others or leaves.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::{NodeId, SiteId};
 
 use crate::database::{Conn, args};
@@ -66,6 +67,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn claim_host_values(
         &self,
         site_id: SiteId,

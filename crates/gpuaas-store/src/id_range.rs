@@ -2,6 +2,7 @@
 //!
 //! Both databases compare identifiers as sixteen bytes, so those that begin alike lie together.
 
+use async_recursion::async_recursion as boxed;
 use uuid::Uuid;
 
 use crate::database::{Row, args};
@@ -56,6 +57,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn ids_between(
         &self,
         kind: IdKind,

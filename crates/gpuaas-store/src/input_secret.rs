@@ -2,6 +2,7 @@
 //! clear, so it can be listed; the value is sealed like every other secret, and is only ever read
 //! to be handed to a node.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::bundle::InputSecretView;
 use gpuaas_types::{ProfileId, SiteId, Timestamp};
 use secrecy::SecretString;
@@ -10,6 +11,7 @@ use uuid::Uuid;
 use crate::database::{Cols, args};
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::secret::put_secret;
 
 /// Owner of secret inputs.
@@ -44,10 +46,12 @@ fn view(mut cols: Cols<'_>) -> Result<InputSecretView, StoreError> {
 }
 
 impl Store {
-    /// Seals a value for an input of a bundle, in the place of an earlier one.
+    /// Seals a value for an input of a bundle, in the place of an earlier one. It is set by the actor of the
+    /// audit entry.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn set_input_secret(
         &self,
         now: Timestamp,
@@ -55,14 +59,14 @@ impl Store {
         bundle: &str,
         input: &str,
         value: &SecretString,
-        set_by: &str,
+        audit: NewAuditEntry,
     ) -> Result<InputSecretView, StoreError> {
         let (id, name) = (owner.id(), sealed_name(bundle, input));
         let sealed = self.seal(id, &name, value)?;
         let view = InputSecretView {
             bundle: bundle.to_owned(),
             input: input.to_owned(),
-            set_by: set_by.to_owned(),
+            set_by: audit.actor.clone(),
             set_at: now,
         };
         let row = view.clone();
@@ -75,7 +79,8 @@ impl Store {
                     args![id, &row.bundle, &row.input, &row.set_by, now],
                 )
                 .await?;
-                put_secret(conn, id, &name, sealed).await
+                put_secret(conn, id, &name, sealed).await?;
+                audit::append(conn, now, &audit).await
             })
         })
         .await?;
@@ -86,6 +91,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn input_secrets(
         &self,
         owner: SecretOwner,
@@ -100,6 +106,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn input_secret_values(
         &self,
         owner: SecretOwner,
@@ -126,11 +133,14 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn delete_input_secret(
         &self,
+        now: Timestamp,
         owner: SecretOwner,
         bundle: &str,
         input: &str,
+        audit: NewAuditEntry,
     ) -> Result<bool, StoreError> {
         let (id, name) = (owner.id(), sealed_name(bundle, input));
         let (bundle, input) = (bundle.to_owned(), input.to_owned());
@@ -140,7 +150,11 @@ impl Store {
                     .await?;
                 let sql =
                     "DELETE FROM input_secret WHERE owner = $1 AND bundle = $2 AND input = $3";
-                Ok(conn.execute(sql, args![id, &bundle, &input]).await? == 1)
+                let deleted = conn.execute(sql, args![id, &bundle, &input]).await? == 1;
+                if deleted {
+                    audit::append(conn, now, &audit).await?;
+                }
+                Ok(deleted)
             })
         })
         .await

@@ -1,5 +1,6 @@
 //! What a database says of itself, read without a change: for whoever asks before it is opened.
 
+use async_recursion::async_recursion as boxed;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ impl SchemaVersion {
 /// # Errors
 /// [`StoreError::Open`] with code `database_url_invalid` or `database_unreachable`;
 /// [`StoreError::Unavailable`] where it does not answer, or a file is no database.
+#[boxed]
 pub async fn inspect_database(url: &str) -> Result<DatabaseInspection, StoreError> {
     match DatabaseUrl::parse(url)? {
         DatabaseUrl::File(path) => {

@@ -76,6 +76,11 @@ impl KeyRing {
         self.keys.iter().map(MasterKey::id_hex).collect()
     }
 
+    /// 32 bytes for one purpose, derived from the key that seals; they say nothing about the key.
+    pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
+        self.sealing().derive(purpose)
+    }
+
     /// The key with this identifier.
     pub(crate) fn find(&self, id: &str) -> Option<&MasterKey> {
         self.keys.iter().find(|key| key.id_hex() == id)

@@ -6,6 +6,7 @@
 //! anew; its content is not touched. From the first transaction on, triggers refuse values of the
 //! former key, so the batches have an end however many control planes write meanwhile.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::Timestamp;
 use gpuaas_types::codes::ProblemCode;
 use serde_json::json;
@@ -157,6 +158,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn master_keys(&self) -> Result<MasterKeyState, StoreError> {
         read_state(&mut self.reader().await?).await
     }
@@ -165,6 +167,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn sealed_counts(&self) -> Result<Vec<SealedCount>, StoreError> {
         counts(&mut self.reader().await?).await
     }
@@ -177,6 +180,7 @@ impl Store {
     /// `control_planes_lack_key`, which names them; `key_rotation_unfinished` while values are moved to another key; `master_key_retired`;
     /// `master_key_wrong` where the store has no such key; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn begin_key_rotation(
         &self,
         now: Timestamp,
@@ -201,6 +205,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`]; [`StoreError::Corrupt`] where a value is damaged.
+    #[boxed]
     pub async fn rewrap_batch(&self, limit: i64) -> Result<u64, StoreError> {
         let ring = self.key().clone();
         self.write(move |conn| {
@@ -233,6 +238,7 @@ impl Store {
     /// # Errors
     /// `sealed_values_left`, which names a table and a key; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn end_key_rotation(
         &self,
         now: Timestamp,
@@ -247,6 +253,7 @@ impl Store {
     /// # Errors
     /// `master_key_changed` where one of them is not at hand; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn check_master_keys(&self) -> Result<(), StoreError> {
         let state = self.master_keys().await?;
         let before = self.key().sealing().id_hex();

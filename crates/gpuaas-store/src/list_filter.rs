@@ -70,6 +70,7 @@ const COLUMNS: &[Column] = &[
     never_null(Runs, "status", "run.status"),
     never_null(Runs, "step", "run.step"),
     nullable(Runs, "code", CODE_OF_RUN),
+    nullable(Runs, "failure_class", "run.memory ->> 'failure_class'"),
     never_null(Runs, "step_since", "run.step_since"),
     never_null(Runs, "created", "run.created_at"),
     nullable(Runs, "ended", "run.ended_at"),

@@ -200,6 +200,10 @@ migrations! {
     expand "0525_node_page"
     expand "0530_control_plane_keys"
     expand "0535_node_mac_node"
+    expand "0540_approval_execution"
+    expand "0541_experiment_requester"
+    expand "0550_sealed_user_data"
+    expand "0620_image_verdict"
 }
 
 #[cfg(test)]

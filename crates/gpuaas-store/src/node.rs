@@ -1,5 +1,7 @@
 //! Nodes: onboarding them, finding them, listing them.
 
+use async_recursion::async_recursion as boxed;
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use gpuaas_core::record::{NodeRecord, ReportKind};
@@ -18,12 +20,12 @@ use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
 use crate::tables::node::{
-    BMC_PASSWORD, NewNode, address_in_use, insert_node, node_columns, node_from, read_node,
-    replace_hardware,
+    BMC_PASSWORD, NewNode, address_in_use, insert_node, is_other_bmc, node_columns, node_from,
+    read_node, replace_hardware,
 };
 use crate::tables::report::append_reports;
 use crate::tables::run::{NewRun, insert_run};
-use crate::tables::secret::put_secret;
+use crate::tables::secret::{delete_secret, put_secret};
 use crate::tables::slice_claim::refuse_while_claimed;
 use crate::tables::{batch, timeline};
 
@@ -190,7 +192,7 @@ const LIST_AFTER: &str = list_of_nodes!(
 /// several conditions, and keeps the order of joins that is written here (`postgres.rs`).
 const FIND: &str = listed_select!(
     "(SELECT id FROM node WHERE id = $2 \
-     UNION SELECT id FROM node WHERE hostname = $1 \
+     UNION SELECT id FROM node WHERE hostname = $3 \
      UNION SELECT id FROM node WHERE system_id = $1 \
      UNION SELECT id FROM node WHERE bmc_address = $1 \
      UNION SELECT node_id FROM node_mac WHERE mac_address = $3 \
@@ -309,6 +311,14 @@ async fn onboard_again(
     if let Some(error) = address_in_use(conn, node.site_id, node.id, &node.hardware).await? {
         return Err(error);
     }
+    if sealed.is_none() {
+        let sql = "SELECT hardware FROM node WHERE id = $1";
+        let known = conn.first(sql, args![node.id.0]).await?;
+        let known = known.map(|row| row.cols().json()).transpose()?;
+        if known.is_some_and(|known| is_other_bmc(&known, &node.hardware)) {
+            delete_secret(conn, node.id.0, BMC_PASSWORD).await?;
+        }
+    }
     replace_hardware(conn, now, node.id, &node.hardware).await?;
     conn.execute(
         "UPDATE node SET profile_id = $2, state = 'registered', system_id = NULL, run_id = $3 \
@@ -365,6 +375,7 @@ impl Store {
     /// `hostname_taken`, `bmc_address_taken` or `mac_address_taken`, each naming the node that is there;
     /// `idempotency_key_reused`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each
     /// case nothing was made.
+    #[boxed]
     pub async fn onboard(
         &self,
         now: Timestamp,
@@ -397,6 +408,7 @@ impl Store {
     /// [`StoreError::NotFound`], `node_has_open_run`, `node_state_forbids`, `bmc_address_taken`,
     /// `mac_address_taken`, `idempotency_key_reused`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`]. In each case nothing was changed.
+    #[boxed]
     pub async fn onboard_again(
         &self,
         now: Timestamp,
@@ -421,6 +433,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], `node_has_open_run` (which names it); [`StoreError::Unavailable`]
     /// or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn start_run(
         &self,
         now: Timestamp,
@@ -437,6 +450,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of [`Store::start_run`]; `node_state_forbids` when it is in another state.
+    #[boxed]
     pub async fn start_run_from(
         &self,
         now: Timestamp,
@@ -453,6 +467,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn node(&self, id: NodeId) -> Result<NodeRecord, StoreError> {
         const SQL: &str =
             concat!("SELECT ", node_columns!(), " FROM ", node_from!(), " WHERE node.id = $1");
@@ -466,6 +481,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn find_nodes(&self, text: &str) -> Result<Vec<ListedNode>, StoreError> {
         let id = uuid::Uuid::parse_str(text).ok();
         let values = args![text, id, &text.to_ascii_lowercase()];
@@ -477,6 +493,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn listed_node(&self, id: NodeId) -> Result<ListedNode, StoreError> {
         let sql = listed_select!("WHERE node.id = $1");
         let row = self.reader().await?.first(sql, args![id.0]).await?;
@@ -487,52 +504,60 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn list_nodes(&self, filter: NodeFilter<'_>) -> Result<Vec<ListedNode>, StoreError> {
-        let mut all: Vec<ListedNode> = Vec::new();
-        loop {
-            let after = all.last().map(|last| last.node.id);
-            let page = self.nodes_page(filter, Page { after, limit: NODES_PER_PAGE }).await?;
-            let full = u32::try_from(page.len()) == Ok(NODES_PER_PAGE);
-            all.extend(page);
-            if !full {
-                return Ok(all);
+    pub fn list_nodes<'a>(
+        &'a self,
+        filter: NodeFilter<'a>,
+    ) -> BoxFuture<'a, Result<Vec<ListedNode>, StoreError>> {
+        Box::pin(async move {
+            let mut all: Vec<ListedNode> = Vec::new();
+            loop {
+                let after = all.last().map(|last| last.node.id);
+                let page = self.nodes_page(filter, Page { after, limit: NODES_PER_PAGE }).await?;
+                let full = u32::try_from(page.len()) == Ok(NODES_PER_PAGE);
+                all.extend(page);
+                if !full {
+                    return Ok(all);
+                }
             }
-        }
+        })
     }
 
     /// A page of the nodes that a filter lets pass, as views show them, by hostname.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn nodes_page(
-        &self,
-        filter: NodeFilter<'_>,
+    pub fn nodes_page<'a>(
+        &'a self,
+        filter: NodeFilter<'a>,
         page: Page<NodeId>,
-    ) -> Result<Vec<ListedNode>, StoreError> {
-        let mut values = args![
-            filter.site_id.map(|id| id.0),
-            filter.state.map(NodeState::as_str),
-            filter.run_status.map(RunStatus::as_str),
-            filter.open,
-            i64::from(page.limit)
-        ];
-        // Two statements: where the comparison is one side of an OR, no index leads to the page.
-        let sql = match page.after {
-            Some(after) => {
-                values.extend(args![after.0]);
-                LIST_AFTER
-            }
-            None => LIST,
-        };
-        let sql = with_filter(sql, FilterList::Nodes, filter.expression, &mut values)?;
-        let rows = self.reader().await?.all(sql, values).await?;
-        rows.iter().map(|row| read_listed_node(row.cols())).collect()
+    ) -> BoxFuture<'a, Result<Vec<ListedNode>, StoreError>> {
+        Box::pin(async move {
+            let mut values = args![
+                filter.site_id.map(|id| id.0),
+                filter.state.map(NodeState::as_str),
+                filter.run_status.map(RunStatus::as_str),
+                filter.open,
+                i64::from(page.limit)
+            ];
+            // Two statements: where the comparison is one side of an OR, no index leads to the page.
+            let sql = match page.after {
+                Some(after) => {
+                    values.extend(args![after.0]);
+                    LIST_AFTER
+                }
+                None => LIST,
+            };
+            let sql = with_filter(sql, FilterList::Nodes, filter.expression, &mut values)?;
+            let rows = self.reader().await?.all(sql, values).await?;
+            rows.iter().map(|row| read_listed_node(row.cols())).collect()
+        })
     }
 
     /// The password of a node's BMC.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn bmc_password(&self, id: NodeId) -> Result<Option<SecretString>, StoreError> {
         self.secret(id.0, BMC_PASSWORD).await
     }

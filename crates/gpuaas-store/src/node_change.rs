@@ -1,5 +1,6 @@
 //! What is known of a node's machine, and where it is, corrected by an operator.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_core::record::{NodeHardware, ReportKind};
 use gpuaas_core::run_state::RunState;
 use gpuaas_types::api::TimelineEvent;
@@ -12,11 +13,11 @@ use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::node::{
-    BMC_ACCESS, BMC_PASSWORD, address_in_use, hostname_in_use, replace_hardware,
+    BMC_ACCESS, BMC_PASSWORD, address_in_use, hostname_in_use, is_other_bmc, replace_hardware,
 };
 use crate::tables::report::append_reports;
 use crate::tables::run::{Transition, append_transitions};
-use crate::tables::secret::put_secret;
+use crate::tables::secret::{delete_secret, put_secret};
 use crate::tables::timeline;
 
 /// A correction of what is known of a node's machine.
@@ -94,8 +95,13 @@ async fn change(
         let sql = "DELETE FROM secret WHERE owner = $1 AND name = $2";
         conn.execute(sql, args![id.0, BMC_ACCESS]).await?;
     }
-    if let Some(sealed) = sealed {
-        put_secret(conn, id.0, BMC_PASSWORD, sealed).await?;
+    match sealed {
+        Some(sealed) => put_secret(conn, id.0, BMC_PASSWORD, sealed).await?,
+        // The password was given for one BMC, and is sent to no other.
+        None if site_id != node.site_id || is_other_bmc(&node.hardware, &change.hardware) => {
+            delete_secret(conn, id.0, BMC_PASSWORD).await?;
+        }
+        None => {}
     }
     if let Some(report) = &change.report {
         let Some((run_id, _)) = node.run else {
@@ -167,6 +173,7 @@ impl Store {
     /// name the node; `node_bound` for another site while a machine of its site is bound or may have
     /// been made; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`]. In each case nothing was changed.
+    #[boxed]
     pub async fn change_hardware(
         &self,
         now: Timestamp,

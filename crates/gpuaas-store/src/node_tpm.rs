@@ -1,5 +1,6 @@
 //! Keys of nodes' TPMs: a machine has the key that its agent showed the first time.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::{NodeId, RunId, Timestamp};
 
 use crate::database::args;
@@ -12,6 +13,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn node_tpm_key(&self, node_id: NodeId) -> Result<Option<String>, StoreError> {
         match self.shared_reads() {
             Some((reads, _guard)) => reads.tpm_keys.get(node_id).await,
@@ -24,6 +26,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn note_node_tpm_key(
         &self,
         now: Timestamp,

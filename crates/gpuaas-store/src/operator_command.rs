@@ -4,6 +4,7 @@
 //! holds the run neither loses nor overwrites it. Only a parked run is changed at once: a worker that
 //! just rechecks it loses its lease by that.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_core::record::ReportKind;
 use gpuaas_core::run_state::RunState;
 use gpuaas_types::api::{Source, TimelineEvent};
@@ -52,8 +53,8 @@ struct IssuedCommand {
     command: OperatorCommand,
     actor: String,
     reason: String,
-    /// Whether the run is pinned to the latest revision of its profile.
-    latest_profile: bool,
+    /// Revision of its profile that the run is pinned to from then on; none: the one that it has.
+    profile_revision: Option<i64>,
 }
 
 impl IssuedCommand {
@@ -177,8 +178,11 @@ async fn apply(
         let detail = format!("run {run_id} is {status}, not parked");
         return Err(StoreError::conflict(ProblemCode::RunNotParked, detail));
     }
-    let pinned =
-        if issued.latest_profile { Some(pin_latest_profile(conn, run_id).await?) } else { None };
+    let pinned = issued.profile_revision;
+    if let Some(revision) = pinned {
+        let sql = "UPDATE run SET profile_revision = $2 WHERE id = $1";
+        conn.execute(sql, args![run_id.0, revision]).await?;
+    }
     let node_id = wake_one(conn, now, run_id).await?;
     batch::wake_of_node(conn, now, node_id).await?;
     if let Some(report) = report {
@@ -213,26 +217,13 @@ async fn apply(
     audit::append(conn, now, &entry).await
 }
 
-/// Pins a run to the latest revision of its profile, and answers which that is.
-async fn pin_latest_profile(conn: &mut Conn, run_id: RunId) -> Result<i64, StoreError> {
-    let row = conn
-        .first(
-            "UPDATE run SET profile_revision = \
-             (SELECT profile.revision FROM profile WHERE profile.id = run.profile_id) \
-             WHERE id = $1 RETURNING profile_revision",
-            args![run_id.0],
-        )
-        .await?
-        .ok_or_else(|| StoreError::not_found("run", run_id))?;
-    row.cols().next()
-}
-
 impl Store {
     /// Applies [`OperatorCommand::Resume`].
     ///
     /// # Errors
     /// [`StoreError::NotFound`], `run_not_parked`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn resume_run(
         &self,
         now: Timestamp,
@@ -250,6 +241,7 @@ impl Store {
     /// [`StoreError::NotFound`]; `run_not_parked` for a command that only a parked run takes;
     /// `run_over`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was
     /// written.
+    #[boxed]
     pub async fn apply_operator_command(
         &self,
         now: Timestamp,
@@ -259,25 +251,26 @@ impl Store {
         reason: &str,
     ) -> Result<(), StoreError> {
         let (actor, reason) = (actor.to_owned(), reason.to_owned());
-        let issued = IssuedCommand { command, actor, reason, latest_profile: false };
+        let issued = IssuedCommand { command, actor, reason, profile_revision: None };
         self.apply_issued(now, run_id, issued).await
     }
 
-    /// [`Store::apply_operator_command`] for a parked run that is to go on with the latest
-    /// revision of its profile; the audit and the timeline name the revision.
+    /// [`Store::apply_operator_command`] for a parked run that continues with another revision of its
+    /// profile; the audit and the timeline name the revision.
     ///
     /// # Errors
     /// Those of [`Store::apply_operator_command`].
-    pub async fn continue_with_latest_profile(
+    #[boxed]
+    pub async fn continue_with_profile(
         &self,
         now: Timestamp,
         run_id: RunId,
-        command: OperatorCommand,
+        (command, revision): (OperatorCommand, i64),
         actor: &str,
         reason: &str,
     ) -> Result<(), StoreError> {
         let (actor, reason) = (actor.to_owned(), reason.to_owned());
-        let issued = IssuedCommand { command, actor, reason, latest_profile: true };
+        let issued = IssuedCommand { command, actor, reason, profile_revision: Some(revision) };
         self.apply_issued(now, run_id, issued).await
     }
 

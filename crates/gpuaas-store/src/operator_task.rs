@@ -1,6 +1,7 @@
 //! Tasks that operators give to nodes. They are rows of the same table as those of runs, and
 //! travel, are signed and expire alike; but no run waits for them or is woken by them.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::agent::{Task, TaskResult, TaskSpec};
 use gpuaas_types::api::TimelineEvent;
 use gpuaas_types::codes::ProblemCode;
@@ -139,6 +140,7 @@ impl Store {
     /// # Errors
     /// `node_without_agent`, `node_has_claims`, `idempotency_key_reused`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`]. In each case nothing was made.
+    #[boxed]
     pub async fn add_operator_task(
         &self,
         now: Timestamp,
@@ -155,6 +157,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn operator_task(&self, id: TaskId) -> Result<OperatorTask, StoreError> {
         let row = self.reader().await?.first(select!("node_task.id = $1"), args![id.0]).await?;
         read(row.ok_or_else(|| StoreError::not_found("task", id))?.cols())
@@ -164,6 +167,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn operator_tasks(
         &self,
         node_id: NodeId,

@@ -44,6 +44,7 @@
 //! transaction, so it ends with the session, however that ends. It saves work and errors; that there
 //! is one key of each kind does not rest on it, because each is made by one atomic statement.
 
+use async_recursion::async_recursion as boxed;
 use std::net::IpAddr;
 
 use futures::future::BoxFuture;
@@ -264,6 +265,7 @@ pub struct StartupLock(Option<PostgresSession>);
 
 impl StartupLock {
     /// Lets the next control plane go on.
+    #[boxed]
     pub async fn release(self) {
         if let Some(mut session) = self.0
             && let Err(error) = session.control(TransactionCommand::Rollback).await
@@ -279,6 +281,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Open`] with code `startup_locked` after a minute, or the database's.
+    #[boxed]
     pub async fn lock_startup(&self) -> Result<StartupLock, StoreError> {
         match &self.inner.db {
             Db::Postgres { pool, .. } => {

@@ -1,5 +1,6 @@
 //! Profiles. A change makes a new revision; a run pins one, and none is ever changed.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::HashMap;
 
 use gpuaas_types::api::{BundlePin, ProfileResource};
@@ -12,6 +13,7 @@ use crate::database::{Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::list_filter::with_filter;
 use crate::store::Store;
+use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::profile::{profile_from, profile_select, profiles_named, read_profile};
 
 /// One immutable revision of a profile.
@@ -63,6 +65,7 @@ impl Store {
     ///
     /// # Errors
     /// `profile_name_taken`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn create_profile(
         &self,
         now: Timestamp,
@@ -70,6 +73,7 @@ impl Store {
         name: &str,
         spec: &ProfileSpec,
         pins: &[BundlePin],
+        audit: NewAuditEntry,
     ) -> Result<ProfileResource, StoreError> {
         let (owned, pins) = (name.to_owned(), pins.to_vec());
         let value = Val::json(spec)?;
@@ -86,7 +90,8 @@ impl Store {
                     let detail = format!("a profile named {owned} exists");
                     return Err(StoreError::conflict(ProblemCode::ProfileNameTaken, detail));
                 }
-                add_revision(conn, now, id, 1, value, &pins).await
+                add_revision(conn, now, id, 1, value, &pins).await?;
+                audit::append(conn, now, &audit).await
             })
         })
         .await?;
@@ -98,6 +103,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; `revision_changed`, when the newest one is not `seen`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn set_profile(
         &self,
         now: Timestamp,
@@ -105,6 +111,7 @@ impl Store {
         seen: Option<i64>,
         spec: &ProfileSpec,
         pins: &[BundlePin],
+        audit: NewAuditEntry,
     ) -> Result<ProfileResource, StoreError> {
         let (owned, pins) = (name.to_owned(), pins.to_vec());
         let value = Val::json(spec)?;
@@ -121,7 +128,8 @@ impl Store {
                 let mut cols = row.cols();
                 let (id, revision): (_, i64) = (cols.id(ProfileId)?, cols.next()?);
                 StoreError::check_revision(seen, revision - 1)?;
-                add_revision(conn, now, id, revision, value, &pins).await
+                add_revision(conn, now, id, revision, value, &pins).await?;
+                audit::append(conn, now, &audit).await
             })
         })
         .await?;
@@ -132,6 +140,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn profile(&self, id: ProfileId) -> Result<ProfileResource, StoreError> {
         let sql = profile_select!("WHERE profile.id = $1");
         let row = self.reader().await?.first(sql, args![id.0]).await?;
@@ -142,6 +151,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn profile_by_name(&self, name: &str) -> Result<ProfileResource, StoreError> {
         let found = match self.shared_reads() {
             Some((reads, _guard)) => reads.profiles.get(name.to_owned()).await?,
@@ -157,6 +167,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn profiles(&self) -> Result<Vec<ProfileResource>, StoreError> {
         self.list_profiles(None).await
     }
@@ -165,6 +176,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn list_profiles(
         &self,
         filter: Option<&ListFilter>,
@@ -213,6 +225,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn profile_revision(
         &self,
         id: ProfileId,

@@ -1,5 +1,6 @@
 //! Queries of the engine, and of a process that starts, that belong to no one table.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_core::record::NodeRecord;
 use gpuaas_types::{NodeId, RunId, SiteId, Step, Timestamp};
 
@@ -16,6 +17,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn moving_runs(&self, site_id: SiteId) -> Result<Vec<RunId>, StoreError> {
         let rows = self
             .reader()
@@ -33,6 +35,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn has_moving_runs(&self, site_id: SiteId) -> Result<bool, StoreError> {
         let row = self
             .reader()
@@ -50,6 +53,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn moving_steps(&self, site_id: SiteId) -> Result<Vec<Step>, StoreError> {
         let rows = self
             .reader()
@@ -67,6 +71,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn has_nodes_in_service(&self, site_id: SiteId) -> Result<bool, StoreError> {
         let row = self
             .reader()
@@ -84,6 +89,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn is_watched(&self, site_id: SiteId, now: Timestamp) -> Result<bool, StoreError> {
         let until = match self.shared_reads() {
             Some((reads, _guard)) => reads.watched_until.get(site_id).await?,
@@ -97,6 +103,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn node_by_system_id(
         &self,
         site_id: SiteId,
@@ -119,6 +126,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn count_honoured_tokens(&self, node_id: NodeId) -> Result<i64, StoreError> {
         let count = match self.shared_reads() {
             Some((reads, _guard)) => reads.honoured_tokens.get(node_id).await?,
@@ -136,6 +144,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn end_leases_of_dead_owner(&self, now: Timestamp) -> Result<u64, StoreError> {
         if matches!(self.inner.db, Db::Postgres { .. }) {
             return Ok(0);

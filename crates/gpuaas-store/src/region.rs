@@ -4,6 +4,7 @@
 //! A region is known by the identity in the mark that is kept in it. Where that is not known yet,
 //! its address stands for it.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{SiteId, Timestamp};
@@ -115,6 +116,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn set_site_region(
         &self,
         now: Timestamp,

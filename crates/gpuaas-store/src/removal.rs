@@ -3,6 +3,7 @@
 //! The row stays, because the history of nodes refers to it; it gives its name up and is not listed
 //! any more. What was sealed for it is deleted.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{ProfileId, SiteId, Timestamp};
 use uuid::Uuid;
@@ -44,6 +45,7 @@ const SITE: Removal = Removal {
         "DELETE FROM bundle_approval WHERE site_id = $1",
         "DELETE FROM host_image_event WHERE site_id = $1",
         "DELETE FROM host_image WHERE site_id = $1",
+        "DELETE FROM image_verdict WHERE site_id = $1",
         "DELETE FROM input_secret WHERE owner = $1",
         "DELETE FROM secret WHERE owner = $1",
     ],
@@ -105,6 +107,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; `site_in_use`, which names a node or a batch;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was changed.
+    #[boxed]
     pub async fn remove_site(
         &self,
         now: Timestamp,
@@ -123,6 +126,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; `profile_in_use`, which names a node or a batch;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was changed.
+    #[boxed]
     pub async fn remove_profile(
         &self,
         now: Timestamp,

@@ -5,6 +5,7 @@
 //! again after a while. The request is kept as a digest and the answer whole, both sealed: a digest of
 //! a short password, or the answer that shows a new token, would tell who reads the database.
 
+use async_recursion::async_recursion as boxed;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,7 @@ impl Store {
     /// # Errors
     /// `idempotency_key_reused` where the key was another request's; `idempotency_key_in_use` while
     /// the first request is under way; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn begin_replayable(
         &self,
         now: Timestamp,
@@ -146,6 +148,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn end_replayable(
         &self,
         key: &ReplayKey,

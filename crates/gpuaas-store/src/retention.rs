@@ -13,6 +13,7 @@
 //! ([`Store::step_times`]). A line that a sink of events has not delivered yet stays for up to a week
 //! longer than asked for.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::{HashMap, HashSet};
 
 use gpuaas_types::{NodeId, RunId, Timestamp};
@@ -299,6 +300,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn expired_rows(
         &self,
         table: RetainedTable,
@@ -346,6 +348,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]; nothing was deleted then.
+    #[boxed]
     pub async fn delete_expired(
         &self,
         now: Timestamp,

@@ -1,5 +1,6 @@
 //! Fabric addresses of hosts, keyed by site and hostname.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::api::{Resource, RoceResource, RoceStatus};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::{FilterList, ListFilter};
@@ -10,6 +11,7 @@ use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
 use crate::list_filter::with_filter;
 use crate::store::Store;
+use crate::tables::audit::{self, NewAuditEntry};
 
 macro_rules! roce_select {
     ($rest:literal) => {
@@ -98,12 +100,14 @@ impl Store {
     /// # Errors
     /// `roce_interface_taken` or `roce_address_taken`, each naming what is there;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn add_roce_assignment(
         &self,
         now: Timestamp,
         id: RoceAssignmentId,
         site_id: SiteId,
         spec: RoceAssignmentSpec,
+        audit: NewAuditEntry,
     ) -> Result<RoceResource, StoreError> {
         let request = spec.clone();
         self.write(move |conn| {
@@ -125,7 +129,7 @@ impl Store {
                     )
                     .await?;
                 if made == 1 {
-                    return Ok(());
+                    return audit::append(conn, now, &audit).await;
                 }
                 let holder = conn
                     .first(
@@ -157,16 +161,22 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; `roce_interface_taken` or `roce_address_taken`;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was changed.
+    #[boxed]
     pub async fn change_roce_assignment(
         &self,
         now: Timestamp,
         site_id: SiteId,
         interface: &str,
         spec: RoceAssignmentSpec,
+        audit: NewAuditEntry,
     ) -> Result<RoceResource, StoreError> {
         let interface = interface.to_owned();
         self.write(move |conn| {
-            Box::pin(async move { change(conn, now, site_id, &interface, &spec).await })
+            Box::pin(async move {
+                let changed = change(conn, now, site_id, &interface, &spec).await?;
+                audit::append(conn, now, &audit).await?;
+                Ok(changed)
+            })
         })
         .await
     }
@@ -175,11 +185,14 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn remove_roce_assignment(
         &self,
+        now: Timestamp,
         site_id: SiteId,
         hostname: &str,
         interface: &str,
+        audit: NewAuditEntry,
     ) -> Result<(), StoreError> {
         let values = args![site_id.0, hostname, interface];
         let name = format!("{interface} of {hostname}");
@@ -189,7 +202,7 @@ impl Store {
                      AND interface = $3";
                 match conn.execute(sql, values).await? {
                     0 => Err(StoreError::not_found("fabric address", name)),
-                    _ => Ok(()),
+                    _ => audit::append(conn, now, &audit).await,
                 }
             })
         })
@@ -200,6 +213,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn roce_assignments(&self) -> Result<Vec<RoceResource>, StoreError> {
         self.list_roce_assignments(None).await
     }
@@ -208,6 +222,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn list_roce_assignments(
         &self,
         filter: Option<&ListFilter>,
@@ -226,6 +241,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn roce_assignments_of_host(
         &self,
         site_id: SiteId,

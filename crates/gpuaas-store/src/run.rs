@@ -1,6 +1,7 @@
 //! Runs: handing them out, waking them, taking their results back. The rules are told in the
 //! text of the crate; what operators say to runs is in `operator_command`.
 
+use async_recursion::async_recursion as boxed;
 use std::sync::Arc;
 
 use gpuaas_core::effect::Intent;
@@ -86,6 +87,9 @@ pub struct RunWrite {
     /// The tokens of the run's deployments are revoked, and the certificates of the node's agent end:
     /// what was deployed is released.
     pub revokes_tokens: bool,
+    /// Whether the tokens of an earlier deployment of the run stay good beside new ones: nobody knows for
+    /// certain that it came to nothing.
+    pub keeps_tokens: bool,
     /// The run's tokens expire then, if it is parked: see [`Store::start_token_clock`].
     pub tokens_expire_at: Option<Timestamp>,
     /// Tasks for the node's agent.
@@ -108,6 +112,7 @@ impl RunWrite {
             observation: None,
             tokens: Vec::new(),
             revokes_tokens: false,
+            keeps_tokens: false,
             tokens_expire_at: None,
             tasks: Vec::new(),
             stays_parked: false,
@@ -342,7 +347,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
     }
     append_transitions(conn, run.id, &write.transitions).await?;
     write_attempts(conn, run.id, &write.attempts).await?;
-    if write.revokes_tokens || !write.tokens.is_empty() {
+    if write.revokes_tokens || !write.tokens.is_empty() && !write.keeps_tokens {
         token::revoke_of_deployments(conn, now, run.id).await?;
         // The system that had them is gone, or about to be written over by the node's next one.
         // MAAS may give its address to another machine; the next deployment claims its own values.
@@ -388,6 +393,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn claim(
         &self,
         now: Timestamp,
@@ -439,6 +445,7 @@ impl Store {
     /// [`StoreError::LeaseLost`] when the run was claimed by another worker, or given back;
     /// `machine_held` when the node is to be bound to a machine that another node holds;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case nothing was written.
+    #[boxed]
     pub async fn commit(&self, now: Timestamp, write: RunWrite) -> Result<(), StoreError> {
         let (node_id, tasks) = (write.run.node_id, !write.tasks.is_empty());
         let at_rest = is_news_to_batch(&write);
@@ -467,6 +474,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn renew_lease(
         &self,
         run_id: RunId,
@@ -493,6 +501,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn wake(&self, now: Timestamp, run_ids: Vec<RunId>) -> Result<(), StoreError> {
         self.write(move |conn| Box::pin(async move { run::wake(conn, now, run_ids).await }))
             .await?;
@@ -504,6 +513,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn next_recheck(&self) -> Result<Option<Timestamp>, StoreError> {
         let row = self
             .reader()
@@ -521,6 +531,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
         let row = self
             .reader()

@@ -1,5 +1,7 @@
 //! Reading runs, and what is written down about them.
 
+use async_recursion::async_recursion as boxed;
+use futures::future::BoxFuture;
 use gpuaas_core::effect::{Effect, Outcome};
 use gpuaas_core::record::RunRecord;
 use gpuaas_types::api::{AttemptView, StepSpan};
@@ -54,43 +56,46 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn runs_page(
-        &self,
-        filter: RunFilter<'_>,
+    pub fn runs_page<'a>(
+        &'a self,
+        filter: RunFilter<'a>,
         page: Page<RunId>,
-    ) -> Result<Vec<ListedRun>, StoreError> {
-        const SQL: &str = concat!(
-            "SELECT node.hostname, site.name, ",
-            run_columns!("run.due_at"),
-            " FROM run JOIN node ON node.id = run.node_id JOIN site ON site.id = run.site_id \
-             WHERE ($1 IS NULL OR run.site_id = $1) AND ($2 IS NULL OR run.node_id = $2) \
-             AND ($3 IS NULL OR run.status = $3) \
-             AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) \
-             AND ($5 IS NULL OR (run.created_at, run.id) < (SELECT before.created_at, before.id \
-             FROM run AS before WHERE before.id = $5)) {FILTER} \
-             ORDER BY run.created_at DESC, run.id DESC LIMIT $6"
-        );
-        let mut values = args![
-            filter.site_id.map(|id| id.0),
-            filter.node_id.map(|id| id.0),
-            filter.status.map(RunStatus::as_str),
-            filter.open,
-            page.after.map(|id| id.0),
-            i64::from(page.limit)
-        ];
-        let sql = with_filter(SQL, FilterList::Runs, filter.expression, &mut values)?;
-        let rows = self.reader().await?.all(sql, values).await?;
-        let read = |mut cols: Cols<'_>| {
-            let (hostname, site) = (cols.next()?, cols.next()?);
-            Ok(ListedRun { hostname, site, run: read_run(&mut cols)? })
-        };
-        rows.iter().map(|row| read(row.cols())).collect()
+    ) -> BoxFuture<'a, Result<Vec<ListedRun>, StoreError>> {
+        Box::pin(async move {
+            const SQL: &str = concat!(
+                "SELECT node.hostname, site.name, ",
+                run_columns!("run.due_at"),
+                " FROM run JOIN node ON node.id = run.node_id JOIN site ON site.id = run.site_id \
+                 WHERE ($1 IS NULL OR run.site_id = $1) AND ($2 IS NULL OR run.node_id = $2) \
+                 AND ($3 IS NULL OR run.status = $3) \
+                 AND (NOT $4 OR run.status IN ('running', 'waiting', 'parked')) \
+                 AND ($5 IS NULL OR (run.created_at, run.id) < (SELECT before.created_at, before.id \
+                 FROM run AS before WHERE before.id = $5)) {FILTER} \
+                 ORDER BY run.created_at DESC, run.id DESC LIMIT $6"
+            );
+            let mut values = args![
+                filter.site_id.map(|id| id.0),
+                filter.node_id.map(|id| id.0),
+                filter.status.map(RunStatus::as_str),
+                filter.open,
+                page.after.map(|id| id.0),
+                i64::from(page.limit)
+            ];
+            let sql = with_filter(SQL, FilterList::Runs, filter.expression, &mut values)?;
+            let rows = self.reader().await?.all(sql, values).await?;
+            let read = |mut cols: Cols<'_>| {
+                let (hostname, site) = (cols.next()?, cols.next()?);
+                Ok(ListedRun { hostname, site, run: read_run(&mut cols)? })
+            };
+            rows.iter().map(|row| read(row.cols())).collect()
+        })
     }
 
     /// A run.
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn run(&self, id: RunId) -> Result<RunRecord, StoreError> {
         let found = match self.shared_reads() {
             Some((reads, _guard)) => reads.runs.get(id).await?,
@@ -103,6 +108,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn runs_of_node(
         &self,
         node_id: NodeId,
@@ -125,6 +131,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn deployed_profile(
         &self,
         node_id: NodeId,
@@ -144,6 +151,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn runs_waiting_for(
         &self,
         site_id: SiteId,
@@ -162,6 +170,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn runs_ahead_of_deployment(
         &self,
         scope: DeployLimitScope,
@@ -192,6 +201,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn next_run_to_deploy(
         &self,
         scope: DeployLimitScope,
@@ -215,6 +225,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn transitions(&self, run_id: RunId) -> Result<Vec<Transition>, StoreError> {
         let rows = self
             .reader()
@@ -237,6 +248,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn spans(&self, run_id: RunId) -> Result<Vec<StepSpan>, StoreError> {
         let ended_at = self.run(run_id).await?.ended_at;
         let changes = self.transitions(run_id).await?;
@@ -252,6 +264,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn attempts(&self, run_id: RunId) -> Result<Vec<AttemptView>, StoreError> {
         let rows = self
             .reader()

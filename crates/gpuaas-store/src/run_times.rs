@@ -6,6 +6,7 @@
 //! Adding to the histograms in the transaction itself would have each run that ends wait for the one
 //! before it, as all of a site add to the same rows.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::{BTreeMap, HashMap};
 
 use gpuaas_core::run_times::{RUN_TIME_BOUNDS, RunTime, class_of, times_of_run};
@@ -15,7 +16,7 @@ use gpuaas_types::{RunId, RunKind, SiteId, Step, Timestamp};
 use crate::database::{Conn, RowsStatement, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::tables::run_moment::RunMoment;
+use crate::tables::run_moment::{self, RunMoment, RunMoments};
 
 /// The class of what is longer than all bounds, in microseconds.
 const LONGEST: i64 = i64::MAX;
@@ -61,8 +62,12 @@ struct TakenRun {
 
 impl TakenRun {
     fn times(&self, moment: RunMoment, at: Timestamp) -> Vec<(RunTime, f64)> {
-        if moment == RunMoment::SliceReady {
-            return vec![(RunTime::SliceReady, at.seconds_since(self.created_at))];
+        match moment {
+            RunMoment::Ended => {}
+            RunMoment::SliceReady => {
+                return vec![(RunTime::SliceReady, at.seconds_since(self.created_at))];
+            }
+            RunMoment::SlotsAsked | RunMoment::SlotsReported => return Vec::new(),
         }
         let ends = self.steps.iter().skip(1).map(|(_, next)| Some(*next)).chain([Some(at)]);
         let spans: Vec<StepSpan> = self
@@ -139,10 +144,22 @@ async fn count_moments(conn: &mut Conn, at_most: i64) -> Result<i64, StoreError>
 }
 
 impl Store {
+    /// When these runs came to their moments; a run without one is left out.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn run_moments(
+        &self,
+        run_ids: impl IntoIterator<Item = RunId>,
+    ) -> Result<HashMap<RunId, RunMoments>, StoreError> {
+        run_moment::of_runs(&mut self.reader().await?, run_ids).await
+    }
+
     /// Adds at most `at_most` moments of runs to the histograms. Answers whether there may be more.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn count_run_times(&self, at_most: i64) -> Result<bool, StoreError> {
         let counted = self.write(move |conn| Box::pin(count_moments(conn, at_most))).await?;
         Ok(counted >= at_most)
@@ -152,6 +169,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn run_times(&self) -> Result<Vec<RunTimes>, StoreError> {
         let sql = "SELECT site.name, run_time.kind, run_time.measure, run_time.up_to, \
                    run_time.runs, run_time.micros FROM run_time \

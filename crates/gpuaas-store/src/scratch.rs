@@ -1,5 +1,6 @@
 //! A PostgreSQL database of one's own, for a laboratory or a benchmark.
 
+use async_recursion::async_recursion as boxed;
 use std::str::FromStr as _;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
@@ -21,6 +22,7 @@ impl ScratchDatabase {
     ///
     /// # Errors
     /// [`StoreError::Open`] with code `database_url_invalid` or `database_unreachable`.
+    #[boxed]
     pub async fn create(url: &str, name: &str) -> Result<Self, StoreError> {
         let scratch = Self::existing(url, name)?;
         scratch.drop_database().await?;
@@ -61,6 +63,7 @@ impl ScratchDatabase {
     ///
     /// # Errors
     /// [`StoreError::Open`] with code `database_unreachable`.
+    #[boxed]
     pub async fn drop_database(&self) -> Result<(), StoreError> {
         self.execute(format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)).await
     }

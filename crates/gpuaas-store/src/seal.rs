@@ -54,6 +54,17 @@ impl MasterKey {
         Ok(Self(Zeroizing::new(random()?)))
     }
 
+    /// 32 bytes for one purpose. The key comes last and has full entropy, so the digest is as good as
+    /// a key of its own.
+    pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        digest.update(b"gpuaas derived key\0");
+        digest.update(purpose.as_bytes());
+        digest.update(b"\0");
+        digest.update(*self.0);
+        digest.finalize().into()
+    }
+
     /// Reads the key from a file of 64 hexadecimal digits, or makes one (mode 0600).
     ///
     /// # Errors

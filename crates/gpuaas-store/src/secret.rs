@@ -33,6 +33,20 @@ impl Store {
         sealed.map(|sealed| self.open_sealed(owner, name, &sealed)).transpose()
     }
 
+    /// `content` as a text that only control planes of this database can make and open, hexadecimal.
+    ///
+    /// # Errors
+    /// `random_unavailable`, or [`StoreError::Corrupt`] where it is too long.
+    pub fn sealed_text(&self, purpose: &str, content: &str) -> Result<String, StoreError> {
+        Ok(hex::encode(self.key().seal(purpose, &SecretString::from(content.to_owned()))?))
+    }
+
+    /// The content of what [`Self::sealed_text`] made for the same purpose; none: it did not make it.
+    #[must_use]
+    pub fn open_text(&self, purpose: &str, text: &str) -> Option<SecretString> {
+        self.key().open(purpose, &hex::decode(text).ok()?).ok()
+    }
+
     /// Opens what [`Self::seal`] made for the same owner and name.
     pub(crate) fn open_sealed(
         &self,

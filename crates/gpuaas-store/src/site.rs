@@ -1,5 +1,6 @@
 //! Sites and their sealed API keys.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::api::{SiteResource, SiteStatus};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::{FilterList, ListFilter};
@@ -12,6 +13,7 @@ use crate::error::StoreError;
 use crate::list_filter::with_filter;
 use crate::region::{RegionName, claim_region};
 use crate::store::Store;
+use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::secret::{delete_secret, put_secret};
 use crate::tables::site::{edit_status, read_site, site_select, sites_named};
 
@@ -24,6 +26,7 @@ impl Store {
     /// # Errors
     /// `site_name_taken`; `region_taken`, which names the site of that region;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn create_site(
         &self,
         now: Timestamp,
@@ -31,6 +34,7 @@ impl Store {
         spec: SiteSpec,
         status: SiteStatus,
         api_key: &SecretString,
+        audit: NewAuditEntry,
     ) -> Result<SiteResource, StoreError> {
         let is_sealed = spec.api_key_ref.is_none();
         let sealed = is_sealed.then(|| self.seal(id.0, API_KEY, api_key)).transpose()?;
@@ -56,10 +60,10 @@ impl Store {
                     args![id.0],
                 )
                 .await?;
-                match sealed {
-                    Some(sealed) => put_secret(conn, id.0, API_KEY, sealed).await,
-                    None => Ok(()),
+                if let Some(sealed) = sealed {
+                    put_secret(conn, id.0, API_KEY, sealed).await?;
                 }
+                audit::append(conn, now, &audit).await
             })
         })
         .await?;
@@ -70,6 +74,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn site(&self, id: SiteId) -> Result<SiteResource, StoreError> {
         let row = self.reader().await?.first(site_select!("WHERE id = $1"), args![id.0]).await?;
         let row = row.ok_or_else(|| StoreError::not_found("site", id))?;
@@ -80,6 +85,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn site_by_name(&self, name: &str) -> Result<SiteResource, StoreError> {
         let found = match self.shared_reads() {
             Some((reads, _guard)) => reads.sites.get(name.to_owned()).await?,
@@ -92,6 +98,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn sites(&self) -> Result<Vec<SiteResource>, StoreError> {
         self.list_sites(None).await
     }
@@ -100,6 +107,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn list_sites(
         &self,
         filter: Option<&ListFilter>,
@@ -120,14 +128,15 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; `region_taken`, when it would be of another site's region;
     /// `revision_changed`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn update_site(
         &self,
         now: Timestamp,
-        id: SiteId,
-        seen: Option<i64>,
+        (id, seen): (SiteId, Option<i64>),
         spec: SiteSpec,
         status: SiteStatus,
         api_key: Option<&SecretString>,
+        audit: NewAuditEntry,
     ) -> Result<SiteResource, StoreError> {
         let is_sealed = spec.api_key_ref.is_none();
         let given = api_key.filter(|_| is_sealed);
@@ -152,10 +161,11 @@ impl Store {
                 let row = row.ok_or_else(|| StoreError::not_found("site", id))?;
                 StoreError::check_revision(seen, row.cols().next::<i64>()? - 1)?;
                 match sealed {
-                    Some(sealed) => put_secret(conn, id.0, API_KEY, sealed).await,
-                    None if is_sealed => Ok(()),
-                    None => delete_secret(conn, id.0, API_KEY).await,
+                    Some(sealed) => put_secret(conn, id.0, API_KEY, sealed).await?,
+                    None if is_sealed => {}
+                    None => drop(delete_secret(conn, id.0, API_KEY).await?),
                 }
+                audit::append(conn, now, &audit).await
             })
         })
         .await?;
@@ -167,6 +177,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Corrupt`]; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn site_api_key(&self, id: SiteId) -> Result<SecretString, StoreError> {
         self.secret(id.0, API_KEY)
             .await?

@@ -14,6 +14,7 @@
 //! The row of the node is locked in share mode while slots of it are claimed, and what would take a
 //! node from under its claims locks the row before it looks for them.
 
+use async_recursion::async_recursion as boxed;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
@@ -57,6 +58,7 @@ impl Store {
     /// `slots_contended` where others took what was planned each time; `idempotency_key_reused`,
     /// `idempotency_key_in_use`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case
     /// nothing was claimed, but that of [`StoreError::Unavailable`] is not known.
+    #[boxed]
     pub async fn claim_slots(
         &self,
         now: Timestamp,
@@ -130,6 +132,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; `claim_in_use`, `claim_fenced`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn release_slot_claim(
         &self,
         now: Timestamp,
@@ -171,6 +174,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn expire_slot_claims(&self, now: Timestamp) -> Result<usize, StoreError> {
         let sql = "SELECT id FROM slice_claim WHERE state = 'reserved' AND expires_at <= $1 \
                    ORDER BY expires_at LIMIT $2";

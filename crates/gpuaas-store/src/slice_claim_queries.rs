@@ -1,5 +1,7 @@
 //! Claims as they stand, and whether slots, devices and claims fit each other.
 
+use async_recursion::async_recursion as boxed;
+use futures::future::BoxFuture;
 use gpuaas_types::claim::ClaimedSlot;
 use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::{ClaimId, SiteId};
@@ -42,6 +44,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn slot_claim(&self, id: ClaimId) -> Result<SlotClaim, StoreError> {
         let sql = select_claims!("WHERE slice_claim.id = $1");
         let row = self.reader().await?.first(sql, args![id.0]).await?;
@@ -52,27 +55,30 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn slot_claims(
-        &self,
-        filter: SlotClaimFilter<'_>,
+    pub fn slot_claims<'a>(
+        &'a self,
+        filter: SlotClaimFilter<'a>,
         page: Page<ClaimId>,
-    ) -> Result<Vec<SlotClaim>, StoreError> {
-        let sql = select_claims!(
-            "WHERE ($1 IS NULL OR node.site_id = $1) AND ($2 OR slice_claim.ended_at IS NULL) \
-             AND ($3 IS NULL OR slice_claim.id < $3) {FILTER} ORDER BY slice_claim.id DESC LIMIT $4"
-        );
-        let SlotClaimFilter { site_id, ended, expression } = filter;
-        let after = page.after.map(|id| id.0);
-        let mut values = args![site_id.map(|id| id.0), ended, after, i64::from(page.limit)];
-        let sql = with_filter(sql, FilterList::Claims, expression, &mut values)?;
-        let rows = self.reader().await?.all(sql, values).await?;
-        rows.iter().map(|row| read_claim(row.cols())).collect()
+    ) -> BoxFuture<'a, Result<Vec<SlotClaim>, StoreError>> {
+        Box::pin(async move {
+            let sql = select_claims!(
+                "WHERE ($1 IS NULL OR node.site_id = $1) AND ($2 OR slice_claim.ended_at IS NULL) \
+                 AND ($3 IS NULL OR slice_claim.id < $3) {FILTER} ORDER BY slice_claim.id DESC LIMIT $4"
+            );
+            let SlotClaimFilter { site_id, ended, expression } = filter;
+            let after = page.after.map(|id| id.0);
+            let mut values = args![site_id.map(|id| id.0), ended, after, i64::from(page.limit)];
+            let sql = with_filter(sql, FilterList::Claims, expression, &mut values)?;
+            let rows = self.reader().await?.all(sql, values).await?;
+            rows.iter().map(|row| read_claim(row.cols())).collect()
+        })
     }
 
     /// Compares slots, devices and claims with each other.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn slot_accounts(&self) -> Result<SlotAccounts, StoreError> {
         const SQL: &str = "SELECT \
              (SELECT COUNT(*) FROM slice_claim WHERE ended_at IS NULL), \

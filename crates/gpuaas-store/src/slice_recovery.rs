@@ -1,6 +1,7 @@
 //! An operator's word that a slot may be used again: of one whose release is unproven, or of one that
 //! failed.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::claim::ClaimState;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
@@ -117,6 +118,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; `slot_not_recoverable`, `claim_fenced`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`]. In each case nothing was changed.
+    #[boxed]
     pub async fn recover_slot(
         &self,
         now: Timestamp,

@@ -4,20 +4,26 @@
 //! write. Whoever decides names that number, and the write changes nothing once it has grown; so any
 //! number of control planes may decide at once, and an agent is given each action once. Task, proofs,
 //! and the states of claim and slots are written with the run that they follow from.
+//!
+//! The user-data of a guest may hold a tenant's secrets. It is sealed, in neither the run nor its tasks, put
+//! into a task when the agent fetches it, and deleted once the launch has ended.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_core::slice_run::{SliceLaunchSpec, claim_and_slot_state, new_launch, to_release};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::claim::ClaimState;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
-use gpuaas_types::slice::{SliceProof, SliceRun, SliceRunStatus};
+use gpuaas_types::slice::{SliceProof, SliceRun, SliceRunKind, SliceRunStatus};
 use gpuaas_types::{ClaimId, TaskId, Timestamp};
+use secrecy::SecretString;
 use serde_json::json;
 
 use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::audit::{self, NewAuditEntry};
+use crate::tables::secret::put_secret;
 use crate::tables::slice_claim::{self, SlotClaim, SlotClaimRelease};
 use crate::tables::slice_run::{self as table, StoredSliceRun};
 use crate::tables::timeline;
@@ -68,7 +74,12 @@ pub struct SliceRunWrite {
 }
 
 /// Takes a reserved claim: it does not expire any more, and its fencing token is another one.
-async fn launch(conn: &mut Conn, now: Timestamp, new: &NewSliceLaunch) -> Result<bool, StoreError> {
+async fn launch(
+    conn: &mut Conn,
+    now: Timestamp,
+    new: &NewSliceLaunch,
+    user_data: Vec<u8>,
+) -> Result<bool, StoreError> {
     let NewSliceLaunch { id, fence, spec, actor, reason } = new;
     let taken = conn
         .execute(
@@ -84,6 +95,7 @@ async fn launch(conn: &mut Conn, now: Timestamp, new: &NewSliceLaunch) -> Result
     let claim = slice_claim::read_one(conn, *id).await?;
     let run = new_launch(now);
     table::insert(conn, now, &claim, &run, spec).await?;
+    put_secret(conn, id.0, slice_claim::USER_DATA, user_data).await?;
     follow(conn, now, &claim, &run, "its slice is being launched").await?;
     let sql = "UPDATE slice_slot SET fence = $3 WHERE node_id = $1 AND claim_id = $2";
     conn.execute(sql, args![claim.node_id.0, id.0, claim.fence]).await?;
@@ -165,6 +177,7 @@ async fn release(
     conn.execute(sql, args![claim.node_id.0, id.0, now]).await?;
     let sql = "UPDATE slice_claim SET fence = fence + 1 WHERE id = $1";
     conn.execute(sql, args![id.0]).await?;
+    table::delete_user_data(conn, &claim).await?;
     follow(conn, now, &claim, &run, &format!("its slice is being taken back: {reason}")).await?;
     let text = format!("{actor} releases claim {id}: {reason}");
     let detail = json!({ "claim": id, "reason": reason });
@@ -183,6 +196,9 @@ async fn advance(
     }
     let claim = slice_claim::read_one(conn, *claim_id).await?;
     table::append_proofs(conn, now, *claim_id, proofs).await?;
+    if run.kind != SliceRunKind::Launch || run.status != SliceRunStatus::Running {
+        table::delete_user_data(conn, &claim).await?;
+    }
     if let Some(task) = task {
         insert_task(conn, now, &claim, task).await?;
     }
@@ -232,14 +248,18 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; `claim_in_use` where it is not reserved, `claim_fenced`;
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn launch_slot_claim(
         &self,
         now: Timestamp,
-        new: NewSliceLaunch,
+        mut new: NewSliceLaunch,
     ) -> Result<SlotClaim, StoreError> {
         let (id, fence) = (new.id, new.fence);
-        let taken =
-            self.write(move |conn| Box::pin(async move { launch(conn, now, &new).await })).await?;
+        let user_data = SecretString::from(std::mem::take(&mut new.spec.seed.user_data));
+        let sealed = self.seal(id.0, slice_claim::USER_DATA, &user_data)?;
+        let taken = self
+            .write(move |conn| Box::pin(async move { launch(conn, now, &new, sealed).await }))
+            .await?;
         let claim = self.slot_claim(id).await?;
         if taken {
             self.signal_slice();
@@ -259,6 +279,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; `claim_in_use` where it was not launched, ended, or is being released;
     /// `claim_fenced`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn begin_slice_release(
         &self,
         now: Timestamp,
@@ -275,6 +296,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn slice_run(&self, id: ClaimId) -> Result<Option<StoredSliceRun>, StoreError> {
         table::read(&mut self.reader().await?, id).await
     }
@@ -283,6 +305,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn due_slice_runs(
         &self,
         now: Timestamp,
@@ -302,6 +325,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`]; `node_without_agent`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn advance_slice_run(
         &self,
         now: Timestamp,

@@ -3,7 +3,8 @@
 //! A row per slot. That of a candidate follows the node's last map; that of an approved slot keeps
 //! what the approval pinned, so a host that changes makes a free slot stale and never another one.
 
-use std::collections::BTreeMap;
+use async_recursion::async_recursion as boxed;
+use std::collections::{BTreeMap, HashMap};
 
 use gpuaas_core::slots::{approvable, stale_reason};
 use gpuaas_types::api::{Source, TimelineEvent};
@@ -13,7 +14,7 @@ use gpuaas_types::slot::{CandidateSlot, SlotMap, SlotState};
 use gpuaas_types::{ClaimId, NodeId, SiteId, Timestamp};
 use serde_json::json;
 
-use crate::database::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::list_filter::with_filter;
 use crate::store::Store;
@@ -265,6 +266,7 @@ impl Store {
     /// # Errors
     /// `slot_map_missing`, `slot_map_changed`, `slot_blocked`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`]. In each case nothing was changed.
+    #[boxed]
     pub async fn approve_slots(
         &self,
         now: Timestamp,
@@ -278,6 +280,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn slots(
         &self,
         site_id: Option<SiteId>,
@@ -293,10 +296,34 @@ impl Store {
         rows.iter().map(|row| read_slot(row.cols())).collect()
     }
 
+    /// Approved slots of each of these nodes that has any.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn slot_counts(
+        &self,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) -> Result<HashMap<NodeId, u32>, StoreError> {
+        let mut counts = HashMap::new();
+        let mut conn = self.reader().await?;
+        for ids in padded(nodes.into_iter().map(|id| id.0)) {
+            let text = "SELECT node_id, COUNT(*) FROM slice_slot WHERE state <> 'candidate' \
+                        AND node_id IN ({LIST}) GROUP BY node_id";
+            let sql = with_list(text, 1, ids.len());
+            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+                let mut cols = row.cols();
+                let (node_id, count) = (cols.id(NodeId)?, cols.next::<i64>()?);
+                counts.insert(node_id, u32::try_from(count).unwrap_or(u32::MAX));
+            }
+        }
+        Ok(counts)
+    }
+
     /// Slots of a node, by number.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn slots_of_node(&self, node_id: NodeId) -> Result<Vec<StoredSlot>, StoreError> {
         Ok(slots_of(&mut self.reader().await?, node_id).await?.into_values().collect())
     }

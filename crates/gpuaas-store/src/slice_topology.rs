@@ -3,14 +3,16 @@
 //! A node has one row: the last report with its map, and the map of the discovery before, for a
 //! difference. The report is kept whole, so that a map can be made of it again by other rules.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::slot::SlotMap;
 use gpuaas_types::topology::TopologyReport;
-use gpuaas_types::{NodeId, TaskId, Timestamp};
+use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
 
-use crate::database::{Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args};
 use crate::error::StoreError;
 use crate::slice_slot;
 use crate::store::Store;
+use crate::tables::run_moment::{self, RunMoment};
 use crate::tables::slice_claim;
 use crate::tables::slice_topology::{SliceTopology, lock_node, read};
 
@@ -36,13 +38,13 @@ async fn record(
     lock_node(conn, *node_id).await?;
     let task = conn
         .first(
-            "SELECT id FROM node_task WHERE id = $1 AND node_id = $2 AND finished_at IS NULL",
+            "SELECT run_id, created_at FROM node_task \
+             WHERE id = $1 AND node_id = $2 AND finished_at IS NULL",
             args![task_id.0, node_id.0],
         )
         .await?;
-    if task.is_none() {
-        return Ok(false);
-    }
+    let Some(task) = task else { return Ok(false) };
+    note_discovery(conn, task.cols(), now).await?;
     // An agent that got no answer sends the same report again: it is no discovery of its own.
     conn.execute(
         "INSERT INTO slice_topology (node_id, task_id, observed_at, report, map) \
@@ -58,6 +60,21 @@ async fn record(
     .await?;
     slice_slot::follow_map(conn, now, *node_id, map).await?;
     Ok(true)
+}
+
+/// Notes for the run of the system how long its first discovery took.
+async fn note_discovery(
+    conn: &mut Conn,
+    mut task: Cols<'_>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let (run_id, asked_at) = (task.id(RunId)?, task.at()?);
+    let reported = run_moment::of_runs(conn, [run_id]).await?.remove(&run_id).unwrap_or_default();
+    if reported.slots_reported.is_none() {
+        run_moment::note(conn, run_id, RunMoment::SlotsAsked, asked_at).await?;
+        run_moment::note(conn, run_id, RunMoment::SlotsReported, now).await?;
+    }
+    Ok(())
 }
 
 /// Forgets discovery and slots of a node, and that it was ready for slices: its system is gone, and so is
@@ -82,6 +99,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn record_slice_topology(
         &self,
         now: Timestamp,
@@ -94,6 +112,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn slice_topology(
         &self,
         node_id: NodeId,

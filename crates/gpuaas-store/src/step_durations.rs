@@ -4,6 +4,7 @@
 //! that learns from ten thousand runs reads the latest few hundred. `gpuaas_core::step_duration` says which
 //! runs are alike and which visits count.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::{BTreeMap, HashMap};
 
 use gpuaas_core::policy::normalise_distro_series;
@@ -104,6 +105,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn step_times(
         &self,
         class: RunClass,

@@ -1,5 +1,6 @@
 //! The store: one value that every method of this crate hangs on.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,6 +85,12 @@ impl Store {
         }
     }
 
+    /// 32 bytes for one purpose, the same in every control plane that has the same master key.
+    #[must_use]
+    pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
+        self.key().derive(purpose)
+    }
+
     /// What was sent to the database so far.
     #[must_use]
     pub fn counters(&self) -> StoreCounters {
@@ -149,6 +156,7 @@ impl Store {
 
     /// Finishes queued writes and closes every connection; later calls answer
     /// `database_unavailable`.
+    #[boxed]
     pub async fn close(&self) {
         if let Err(error) = self.write_noted_heartbeats().await {
             tracing::warn!(%error, "heartbeats of the last second are not written");

@@ -4,6 +4,7 @@
 //! still vouches for it; activated, it takes over, and the old one counts for a grace time. The
 //! revision grows with every change, and agents take nothing older than what they have.
 
+use async_recursion::async_recursion as boxed;
 use gpuaas_types::Timestamp;
 use gpuaas_types::agent::{TaskKeyState, TaskKeys};
 use gpuaas_types::codes::ProblemCode;
@@ -13,6 +14,7 @@ use uuid::Uuid;
 use crate::database::{Conn, args};
 use crate::error::StoreError;
 use crate::store::Store;
+use crate::tables::audit::{self, NewAuditEntry};
 use crate::tables::meta::one_at_a_time;
 use crate::tables::secret::put_secret;
 use crate::tables::task_key::read_task_keys;
@@ -31,6 +33,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn task_keys(&self) -> Result<TaskKeys, StoreError> {
         match self.shared_reads() {
             Some((reads, _guard)) => Ok(reads.task_keys.get(()).await?.unwrap_or_default()),
@@ -42,6 +45,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn task_key_secret(&self, public_key: &str) -> Result<SecretString, StoreError> {
         let kept = self.secret(Uuid::nil(), &secret_name(public_key)).await?;
         kept.ok_or_else(|| StoreError::not_found("task key", public_key))
@@ -53,15 +57,18 @@ impl Store {
     /// # Errors
     /// `task_key_staged` when another one is staged; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn add_task_key(
         &self,
+        now: Timestamp,
         public_key: &str,
         secret: &SecretString,
-        only_first: bool,
+        audit: Option<NewAuditEntry>,
     ) -> Result<Option<TaskKeyState>, StoreError> {
         let name = secret_name(public_key);
         let sealed = self.seal(Uuid::nil(), &name, secret)?;
         let public_key = public_key.to_owned();
+        let only_first = audit.is_none();
         self.write(move |conn| {
             Box::pin(async move {
                 one_at_a_time(conn, KEYS).await?;
@@ -76,6 +83,9 @@ impl Store {
                 }
                 if kept.is_some() {
                     put_secret(conn, Uuid::nil(), &name, sealed).await?;
+                    if let Some(audit) = audit {
+                        audit::append(conn, now, &audit).await?;
+                    }
                 } else if !only_first {
                     let detail = "a staged key waits to be activated";
                     return Err(StoreError::conflict(ProblemCode::TaskKeyStaged, detail));
@@ -90,7 +100,13 @@ impl Store {
     ///
     /// # Errors
     /// `no_task_key_staged`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn activate_task_key(&self, grace_until: Timestamp) -> Result<(), StoreError> {
+    #[boxed]
+    pub async fn activate_task_key(
+        &self,
+        now: Timestamp,
+        grace_until: Timestamp,
+        audit: NewAuditEntry,
+    ) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
                 one_at_a_time(conn, KEYS).await?;
@@ -100,7 +116,8 @@ impl Store {
                     return Err(StoreError::conflict(ProblemCode::NoTaskKeyStaged, detail));
                 }
                 change(conn, TaskKeyState::Active, TaskKeyState::Grace, Some(grace_until)).await?;
-                change(conn, TaskKeyState::Staged, TaskKeyState::Active, None).await
+                change(conn, TaskKeyState::Staged, TaskKeyState::Active, None).await?;
+                audit::append(conn, now, &audit).await
             })
         })
         .await
@@ -111,7 +128,13 @@ impl Store {
     /// # Errors
     /// `task_key_active` when it is the one that signs, [`StoreError::NotFound`];
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
-    pub async fn retire_task_key(&self, public_key: &str) -> Result<(), StoreError> {
+    #[boxed]
+    pub async fn retire_task_key(
+        &self,
+        now: Timestamp,
+        public_key: &str,
+        audit: NewAuditEntry,
+    ) -> Result<(), StoreError> {
         let public_key = public_key.to_owned();
         self.write(move |conn| {
             Box::pin(async move {
@@ -125,7 +148,7 @@ impl Store {
                     )
                     .await?;
                 if retired > 0 {
-                    return Ok(());
+                    return audit::append(conn, now, &audit).await;
                 }
                 let sql = "SELECT state FROM task_key WHERE public_key = $1";
                 match conn.first(sql, args![&public_key]).await? {

@@ -1,5 +1,6 @@
 //! History of nodes: append-only.
 
+use async_recursion::async_recursion as boxed;
 use std::sync::Arc;
 
 use gpuaas_types::api::TimelineEvent;
@@ -43,6 +44,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn append_timeline(
         &self,
         node_id: NodeId,
@@ -61,6 +63,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn timeline_of_node(
         &self,
         node_id: NodeId,
@@ -74,6 +77,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn last_timeline_of_node(
         &self,
         node_id: NodeId,
@@ -89,6 +93,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn timeline_of_run(
         &self,
         run_id: RunId,

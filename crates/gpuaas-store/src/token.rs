@@ -13,6 +13,7 @@
 //! which is counted from there and moves on while the node still calls back. An operator who
 //! resumes the run makes them good again, so the node can go on where it was.
 
+use async_recursion::async_recursion as boxed;
 use std::sync::Arc;
 
 use gpuaas_core::record::ReportKind;
@@ -147,6 +148,7 @@ impl Store {
     ///
     /// # Errors
     /// `already_exists`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn add_token(&self, now: Timestamp, token: NewToken) -> Result<(), StoreError> {
         self.write(move |conn| Box::pin(async move { insert(conn, now, &[token]).await })).await
     }
@@ -156,6 +158,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn replace_token(
         &self,
         now: Timestamp,
@@ -176,6 +179,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn revoke_token(&self, now: Timestamp, id: TokenId) -> Result<(), StoreError> {
         self.write(move |conn| {
             Box::pin(async move {
@@ -202,6 +206,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Token`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn check_token(
         &self,
         now: Timestamp,
@@ -219,6 +224,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Token`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn enrollment_grant(
         &self,
         now: Timestamp,
@@ -232,10 +238,12 @@ impl Store {
         }
     }
 
-    /// Whether an enrollment token is good for an agent with this key now. Uses nothing up.
+    /// Whether an enrollment token is good for an agent with this key now, and the node may have one more
+    /// certificate. Uses nothing up.
     ///
     /// # Errors
-    /// [`StoreError::Token`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    /// [`StoreError::Token`], `certificates_too_many`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn check_enrollment(
         &self,
         now: Timestamp,
@@ -244,13 +252,19 @@ impl Store {
     ) -> Result<(), StoreError> {
         let token = self.stored_token(hash).await?;
         let token = token.ok_or(StoreError::Token(TokenRejection::Unknown))?;
-        token.check_key(now, key.as_ref()).map_err(StoreError::Token)
+        token.check_key(now, key.as_ref()).map_err(StoreError::Token)?;
+        // The first use of a token ends the certificates that were given before.
+        match token.grant.node_id.filter(|_| token.used_at.is_some()) {
+            Some(node_id) => self.check_certificate_count(now, node_id).await,
+            None => Ok(()),
+        }
     }
 
     /// The node that a credential was made for, good or not.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn token_owner(&self, hash: [u8; 32]) -> Result<Option<NodeId>, StoreError> {
         let sql = "SELECT node_id FROM token WHERE hash = $1";
         let row = self.reader().await?.first(sql, args![&hash]).await?;
@@ -264,6 +278,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Token`], `certificates_too_many`; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn use_enrollment_token(
         &self,
         now: Timestamp,
@@ -287,6 +302,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn start_token_clock(
         &self,
         run_id: RunId,

@@ -8,6 +8,7 @@
 //! stored, and the status unless something newer said otherwise; an event is applied if its id
 //! is higher than that of the last one applied.
 
+use async_recursion::async_recursion as boxed;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -77,6 +78,8 @@ pub struct WatchUpdate {
     pub timeline: Vec<(NodeId, TimelineEvent)>,
     /// Runs that something new concerns.
     pub wakes: Vec<RunId>,
+    /// Runs that look again at once if they are parked and look again by themselves.
+    pub rechecks: Vec<RunId>,
 }
 
 /// A machine whose events concern a node or its run.
@@ -167,6 +170,7 @@ async fn write_batch(
     batch: &WatchUpdate,
 ) -> Result<(), StoreError> {
     run::wake(conn, now, batch.wakes.iter().copied()).await?;
+    run::recheck_now(conn, now, batch.rechecks.iter().copied()).await?;
     for read in &batch.reads {
         put_read(conn, read.node_id, &read.observation).await?;
     }
@@ -209,6 +213,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn claim_site_watch(
         &self,
         now: Timestamp,
@@ -245,6 +250,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn renew_site_watch(
         &self,
         lease: &WatchLease,
@@ -257,6 +263,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn release_site_watch(&self, lease: &WatchLease) -> Result<(), StoreError> {
         self.set_watch_until(lease, Timestamp::EPOCH).await
     }
@@ -286,6 +293,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn event_cursor(&self, site_id: SiteId) -> Result<Option<i64>, StoreError> {
         let row = self
             .reader()
@@ -300,13 +308,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::LeaseLost`] when another watcher took over; [`StoreError::Unavailable`] or
     /// [`StoreError::Corrupt`]. In each case nothing was written.
+    #[boxed]
     pub async fn apply_watch_update(
         &self,
         now: Timestamp,
         lease: &WatchLease,
         batch: WatchUpdate,
     ) -> Result<(), StoreError> {
-        let woken = !batch.wakes.is_empty();
+        let woken = !batch.wakes.is_empty() || !batch.rechecks.is_empty();
         let asked = Arc::new((lease.clone(), batch));
         self.write_grouped(GroupHints::in_turn(), move |conn| {
             let asked = Arc::clone(&asked);
@@ -324,6 +333,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn nodes_by_system_id(
         &self,
         site_id: SiteId,
@@ -364,6 +374,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn observation(&self, node_id: NodeId) -> Result<Option<Observation>, StoreError> {
         const SQL: &str =
             concat!("SELECT ", observation_columns!(), " FROM observation WHERE node_id = $1");

@@ -2,13 +2,18 @@
 //!
 //! Such a claim has one device, the node itself, under the primary key of `slice_claim_device`: of any
 //! number of claims at once one gets it. There is nothing to launch, so the owner has the host as soon as
-//! the claim is made. A claim that is released stays live until a run that makes the host one for another
-//! tenant has ended well: nobody else gets the node before, and no timer frees it.
+//! the claim is made. A claim that is released stays live until a run that wiped the
+//! host has ended well, which records what was wiped and how: nobody else gets the node before, and no
+//! timer frees it.
 
-use gpuaas_core::record::RunRecord;
+use async_recursion::async_recursion as boxed;
+use gpuaas_core::record::{ReportKind, RunRecord};
+use gpuaas_core::run_state::DISKS_ERASED;
+use gpuaas_types::agent::TaskResult;
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::claim::{ClaimDeviceKind, ClaimState};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
+use gpuaas_types::slice::{ProofResult, ProofSubject, RecordedProof, SliceProof};
 use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
 use gpuaas_types::{ClaimId, NodeId, RunKind, RunStatus, SiteId, Timestamp};
 use serde_json::json;
@@ -17,7 +22,9 @@ use crate::database::{Conn, args};
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
+use crate::tables::report::reports_of;
 use crate::tables::slice_claim::{self, SlotClaim, SlotClaimRelease};
+use crate::tables::slice_run::{append_proofs, proofs_of};
 use crate::tables::timeline;
 
 /// Nodes that are looked at for one claim.
@@ -228,8 +235,52 @@ async fn release(
     slice_claim::read_one(conn, *id).await
 }
 
+/// What a run that ended well makes of a claim that is being taken back.
+enum ClaimEnding {
+    /// The host is clean; the text says what was wiped and how, and who says so.
+    Clean { method: String, reader: &'static str },
+    /// The machine left, uncleaned.
+    Lost,
+    /// The host is not clean, so nobody else gets it.
+    Held,
+}
+
+async fn ending_of(conn: &mut Conn, run: &RunRecord) -> Result<Option<ClaimEnding>, StoreError> {
+    let erased = run.state.checks.get(DISKS_ERASED).filter(|check| check.passed);
+    let erased =
+        erased.map(|check| ClaimEnding::Clean { method: check.evidence.clone(), reader: "MAAS" });
+    Ok(Some(match run.kind {
+        RunKind::Onboard => return Ok(None),
+        RunKind::Detach | RunKind::Remove => ClaimEnding::Lost,
+        RunKind::Reimage => erased.unwrap_or(ClaimEnding::Held),
+        RunKind::Decommission => erased.unwrap_or(ClaimEnding::Lost),
+        RunKind::SoftReset | RunKind::StorageCleanup => {
+            let reports = reports_of(conn, [run.id]).await?.remove(&run.id).unwrap_or_default();
+            let result = reports.into_iter().rev().find_map(|report| match report.kind {
+                ReportKind::TaskFinished { result, .. } if result.succeeded => Some(result),
+                _ => None,
+            });
+            match result {
+                Some(result) => ClaimEnding::Clean {
+                    method: format!("{} by the agent: {}", run.kind, wiped_by_agent(&result)),
+                    reader: "agent",
+                },
+                None => ClaimEnding::Held,
+            }
+        }
+    }))
+}
+
+/// What the agent says that it emptied, and what it left.
+fn wiped_by_agent(result: &TaskResult) -> String {
+    let findings = result.findings.iter().map(|one| format!("{}: {}", one.name, one.seen));
+    let said: Vec<String> = findings.collect();
+    if said.is_empty() { result.message.clone() } else { said.join("; ") }
+}
+
 /// Ends the claim of a whole node that is being taken back, with the run that made its host one for
-/// another tenant; or that let the machine go, uncleaned.
+/// another tenant, and records what was wiped and how; or with one that let the machine go, uncleaned. A
+/// run that erased nothing ends no claim: the host is held.
 pub(crate) async fn end_with_run(
     conn: &mut Conn,
     now: Timestamp,
@@ -238,25 +289,58 @@ pub(crate) async fn end_with_run(
     if run.status != RunStatus::Succeeded {
         return Ok(());
     }
-    let (state, text) = match run.kind {
-        RunKind::Onboard => return Ok(()),
-        RunKind::Detach | RunKind::Remove => (ClaimState::Lost, "let the machine go"),
-        RunKind::Reimage | RunKind::Decommission | RunKind::SoftReset | RunKind::StorageCleanup => {
-            (ClaimState::Released, "ended")
-        }
-    };
     let sql = "SELECT slice_claim.id FROM slice_claim JOIN slice_claim_device AS device \
                ON device.claim_id = slice_claim.id WHERE device.node_id = $1 \
                AND device.kind = 'node' AND slice_claim.state = 'releasing'";
     let Some(row) = conn.first(sql, args![run.node_id.0]).await? else { return Ok(()) };
     let id = row.cols().id(ClaimId)?;
-    let reason = format!("the {} {} {text}", run.kind, run.id);
+    let Some(ending) = ending_of(conn, run).await? else { return Ok(()) };
+    let (state, reason) = match &ending {
+        ClaimEnding::Clean { method, .. } => {
+            (ClaimState::Released, format!("the {} {} ended: {method}", run.kind, run.id))
+        }
+        ClaimEnding::Lost => {
+            (ClaimState::Lost, format!("the {} {} let the machine go", run.kind, run.id))
+        }
+        ClaimEnding::Held => return hold(conn, now, run, id).await,
+    };
+    if let ClaimEnding::Clean { method, reader } = ending {
+        let proof = SliceProof {
+            slot: 0,
+            subject: ProofSubject::HostWiped,
+            device: run.node_id.to_string(),
+            method,
+            result: ProofResult::Proven,
+            reader: reader.to_owned(),
+            detail: String::new(),
+        };
+        append_proofs(conn, now, id, &[proof]).await?;
+    }
     let sql = "UPDATE slice_claim SET state = $2, ended_at = $3, reason = $4 WHERE id = $1";
     conn.execute(sql, args![id.0, state.as_str(), now, &reason]).await?;
     let sql = "DELETE FROM slice_claim_device WHERE node_id = $1 AND claim_id = $2";
     conn.execute(sql, args![run.node_id.0, id.0]).await?;
     let text = format!("claim {id} of the whole node is {state}: {reason}");
     let line = (TimelineCode::NodeClaimEnded, text);
+    append_line(conn, now, run.node_id, Source::ControlPlane, line).await
+}
+
+/// Keeps the claim, so that nobody else gets a host whose disks nobody erased.
+async fn hold(
+    conn: &mut Conn,
+    now: Timestamp,
+    run: &RunRecord,
+    id: ClaimId,
+) -> Result<(), StoreError> {
+    let reason = format!(
+        "the {} {} ended and did not erase the disks: set `release_erase=true` in the profile and \
+         release the claim again",
+        run.kind, run.id
+    );
+    let sql = "UPDATE slice_claim SET reason = $2 WHERE id = $1";
+    conn.execute(sql, args![id.0, &reason]).await?;
+    let text = format!("the host is held for claim {id}: {reason}");
+    let line = (TimelineCode::NodeClaimHeld, text);
     append_line(conn, now, run.node_id, Source::ControlPlane, line).await
 }
 
@@ -267,6 +351,7 @@ impl Store {
     /// # Errors
     /// `idempotency_key_reused`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`]. In each case
     /// nothing was claimed, but that of [`StoreError::Unavailable`] is not known.
+    #[boxed]
     pub async fn claim_node(
         &self,
         now: Timestamp,
@@ -275,11 +360,21 @@ impl Store {
         self.write(move |conn| Box::pin(async move { claim(conn, now, &new).await })).await
     }
 
+    /// What was proven of the release of a claim, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
+    pub async fn claim_proofs(&self, id: ClaimId) -> Result<Vec<RecordedProof>, StoreError> {
+        proofs_of(&mut self.reader().await?, id).await
+    }
+
     /// Begins to take a whole node back: its claim is live, and nobody else gets the node, until a run
     /// that cleans it has ended. A claim that is being taken back, or that ended, stays as it is.
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; `claim_fenced`; [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
     pub async fn begin_node_release(
         &self,
         now: Timestamp,

@@ -4,7 +4,10 @@
 //! it: cargo would build a crate twice whose tests need a crate that needs it.
 
 pub mod issuer_key;
+pub mod processes;
+pub mod vault_stand_in;
 pub mod views;
+pub mod wait;
 
 /// Makes *ring* the cryptography of TLS in the process of a test. Harmless when repeated.
 pub fn install_ring() {

@@ -57,6 +57,7 @@ pub fn finished_run() -> RunView {
         profile_revision: 1,
         wait: None,
         park: None,
+        failure_class: None,
         created_at: BEGIN,
         ended_at: Some(at(from)),
         wall_seconds: from,
@@ -65,6 +66,7 @@ pub fn finished_run() -> RunView {
         checks: vec![CheckResult {
             name: "image_available".to_owned(),
             passed: true,
+            verified: true,
             evidence: "MAAS lists ubuntu/noble".to_owned(),
             at: at(613.0),
         }],
@@ -163,6 +165,8 @@ pub fn parked_node() -> NodeView {
             command: "gpuaas run resume 019aa4d3 --reason WHY".to_owned(),
             needs: "remove or rename one of them in MAAS".to_owned(),
         }],
+
+        failure_class: None,
 
         looks_again_at: None,
     });

@@ -165,6 +165,7 @@ operations! {
     POST   "/api/v1/bundles/{bundle}/withdraw"                   Approver Everywhere;
     GET    "/api/v1/images"                                      Viewer   SiteOfQuery;
     POST   "/api/v1/images"                                      Operator SiteOfBody;
+    POST   "/api/v1/image-verdicts"                              Operator SiteOfBody;
     GET    "/api/v1/images/{image}"                              Viewer   SiteOfQuery;
     POST   "/api/v1/images/{image}/transition"                   Approver SiteOfBody;
     POST   "/api/v1/images/{image}/delete"                       Admin    SiteOfBody;

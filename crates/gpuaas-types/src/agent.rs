@@ -4,7 +4,7 @@
 //! | request | credential |
 //! |---|---|
 //! | `GET  /bootstrap/v1/health` | none |
-//! | `GET  /bootstrap/v1/artifacts/sha256/DIGEST` | none: the digest is the secret-free name |
+//! | `GET  /bootstrap/v1/artifacts/sha256/DIGEST` | node certificate, bootstrap token or enrollment token |
 //! | `POST /bootstrap/v1/runs/RUN/progress` | bootstrap token |
 //! | `POST /bootstrap/v1/runs/RUN/phases` | bootstrap token |
 //! | `POST /agent/v1/enroll` | enrollment token, once |
@@ -38,7 +38,7 @@ pub use enrollment::{
     RenewRequest, TpmQuote, TrustBundle,
 };
 pub use gate::{Gate, GateCheck, GateClass, GateReport, Gates};
-pub use host_check::HostCheck;
+pub use host_check::{ANY_INFINIBAND, HostCheck};
 pub use operation::{
     Operation, OperationFault, PackageTarget, Registry, SERVICE_UNITS, ServiceAction,
 };

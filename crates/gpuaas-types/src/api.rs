@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::agent::{Gate, GateCheck, GateClass};
+use crate::failure::FailureClass;
 use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
 use crate::lifecycle::{DriftAction, DriftKind, NodeState, RunKind, RunStatus};
 pub use crate::park::{Owner, Park, ParkAction};
@@ -263,10 +264,36 @@ pub struct CheckResult {
     pub name: String,
     /// Whether it passed.
     pub passed: bool,
+    /// Whether what was seen proves it. A check that passed and is not verified holds nothing up, and is
+    /// shown as *not verified*.
+    #[serde(default = "is_verified", skip_serializing_if = "is_true")]
+    pub verified: bool,
     /// What was seen.
     pub evidence: String,
     /// When the check was made.
     pub at: Timestamp,
+}
+
+/// What results are that an earlier version wrote down.
+const fn is_verified() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_true(verified: &bool) -> bool {
+    *verified
+}
+
+impl CheckResult {
+    /// How it stands, in a word or two.
+    #[must_use]
+    pub const fn verdict(&self) -> &'static str {
+        match (self.passed, self.verified) {
+            (false, _) => "failed",
+            (true, false) => "not verified",
+            (true, true) => "passed",
+        }
+    }
 }
 
 /// A gate of a node beside its state: a node may be active and not ready for slices.
@@ -513,6 +540,9 @@ pub struct RunView {
     pub wait: Option<Wait>,
     /// Why it stopped.
     pub park: Option<Park>,
+    /// What kind of cause made it stop last; none: it never did, or it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_class: Option<FailureClass>,
     /// When it was asked for.
     pub created_at: Timestamp,
     /// When it ended.

@@ -22,10 +22,18 @@ ApprovalKind {
     Bundle = "bundle",
     /// An approval of a host image for a site.
     Image = "image",
+    /// An experiment: its nodes are deployed again.
+    Experiment = "experiment",
     /// An update of a node's agent.
     AgentUpdate = "agent_update",
     /// A change of a site that asks for a second person less often.
     Policy = "policy",
+    /// A run or a batch that continues otherwise than it was asked for.
+    Continuation = "continuation",
+    /// A node that is another machine from then on.
+    NodeChange = "node_change",
+    /// A release of a slice, whose drives are erased.
+    ClaimRelease = "claim_release",
 }
 }
 
@@ -34,8 +42,7 @@ string_enum! {
 ApprovalState {
     /// Nobody has decided.
     Pending = "pending",
-    /// Another person agreed, and it is carried out; it stays so where the control plane died
-    /// meanwhile, since nothing is done twice.
+    /// Another person agreed, and it had no effect yet; also after a kill it is executed, and once.
     Approved = "approved",
     /// It was carried out.
     Done = "done",

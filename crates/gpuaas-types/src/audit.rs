@@ -124,6 +124,12 @@ pub struct AuditChainPage {
     /// Entries, by position in the log, that no row of the chain has, and that are too old to wait
     /// for theirs. Only with the last rows, and ten at most.
     pub strays: Vec<i64>,
+    /// Seconds for which entries are kept; none: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_seconds: Option<u64>,
+    /// Moment of the oldest entry that is kept; none: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_at: Option<Timestamp>,
 }
 
 string_enum! {
@@ -167,6 +173,12 @@ pub struct AuditVerdict {
     pub head: AuditChainEnd,
     /// The first row that does not fit.
     pub fault: Option<AuditFault>,
+    /// Seconds for which entries are kept; none: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_seconds: Option<u64>,
+    /// Moment of the oldest entry that is kept; none: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_at: Option<Timestamp>,
 }
 
 /// An item of `GET /api/v1/nodes/NODE/timeline`.

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::failure::FailureClass;
 use crate::ids::{NodeId, RunId};
 use crate::lifecycle::{RunKind, RunStatus};
 use crate::steps::Step;
@@ -163,6 +164,9 @@ pub struct RunListItem {
     /// What it waits for, or why it is parked, one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// What kind of cause made it stop last; none: it never did, or it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_class: Option<FailureClass>,
     /// Moment at which it was asked for.
     pub created_at: Timestamp,
     /// Moment at which it ended; none: it is open.

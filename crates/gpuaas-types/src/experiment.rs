@@ -37,6 +37,8 @@ string_enum! {
         Worse = "worse",
         /// The sample does not show that B fails more often.
         NoEvidenceOfWorse = "no_evidence_of_worse",
+        /// The nodes of the two arms differ in more than their image.
+        NotComparable = "not_comparable",
     }
 }
 
@@ -282,6 +284,8 @@ pub struct ExperimentSample {
     pub time_to_active: Option<f64>,
     /// Seconds from the request until slices of it might be handed out.
     pub time_to_slice_ready: Option<f64>,
+    /// Seconds from the request for a discovery of its slots until the agent reported them.
+    pub slice_discovery: Option<f64>,
 }
 
 /// Under what an arm was deployed.

@@ -80,6 +80,9 @@ pub struct ImageView {
     pub changed_at: Timestamp,
     /// Findings: more images of its family than a site needs.
     pub findings: Vec<String>,
+    /// What the lint found in its file, as the site was told; only if one image is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lint: Option<ImageVerdict>,
     /// All that happened to it, oldest first; only where one image is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<ImageEvent>,
@@ -114,6 +117,56 @@ pub struct ImageRecordRequest {
     pub actor: String,
 }
 
+/// Body of `POST /api/v1/image-verdicts`: what `gpuaas image lint` found in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImageVerdictRequest {
+    /// The site that is told.
+    pub site: String,
+    /// SHA-256 of the file.
+    #[schemars(with = "text::Sha256Text")]
+    pub sha256: String,
+    /// Errors that were found.
+    pub errors: u32,
+    /// Warnings that were found.
+    #[serde(default)]
+    pub warnings: u32,
+    /// Codes of what was found, errors first; `docs/reference/image-lint.md` has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub codes: Vec<String>,
+    /// MAAS' file type that it was judged as.
+    #[serde(default)]
+    pub file_type: String,
+    /// Program and version that judged it.
+    #[serde(default)]
+    pub linted_by: String,
+    /// Name of the person, as the audit keeps it.
+    #[serde(default)]
+    pub actor: String,
+}
+
+/// What the lint found in a file, as a site was told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImageVerdict {
+    /// SHA-256 of the file, hex.
+    pub sha256: String,
+    /// Errors that were found; 0: it may be approved.
+    pub errors: u32,
+    /// Warnings that were found.
+    pub warnings: u32,
+    /// Codes of what was found, errors first.
+    pub codes: Vec<String>,
+    /// MAAS' file type that it was judged as.
+    pub file_type: String,
+    /// Program and version that judged it.
+    pub linted_by: String,
+    /// Identity that told it.
+    pub actor: String,
+    /// Time at which it was told.
+    pub at: Timestamp,
+}
+
 /// Body of `POST /api/v1/images/IMAGE/transition`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -126,6 +179,11 @@ pub struct ImageTransition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub canary_nodes: Option<u32>,
+    /// Why it is approved although the site has no verdict of the lint on its file, or one with errors;
+    /// empty: a verdict without errors is required.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 500))]
+    pub lint_waiver: String,
     /// Seconds after which it may not be deployed any more; none: it has no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 60, max = 316_224_000))]

@@ -37,6 +37,14 @@ string_enum! {
         RequestsPerSecond = "requests-per-second",
         /// Requests of one caller at once.
         RequestBurst = "request-burst",
+        /// Bytes of request bodies of one caller at once.
+        BodyBytesPerCaller = "body-bytes-per-caller",
+        /// Bytes of request bodies of all callers at once.
+        BodyBytes = "body-bytes",
+        /// Refused credentials of one address in the long run.
+        RefusedCredentialsPerSecond = "refused-credentials-per-second",
+        /// Refused credentials of one address at once.
+        RefusedCredentialBurst = "refused-credential-burst",
     }
 }
 
@@ -105,6 +113,14 @@ limits! {
         "requests that a token, or a node, may send in the long run; more are answered with 429";
     RequestBurst 1_000 100 1
         "requests that a token, or a node, may send at once after a pause";
+    BodyBytesPerCaller 8_388_608 8_388_608 1_048_576
+        "bytes of unfinished request bodies of a token, or a node, by their `Content-Length`, without it as they come; more are answered with 429, unless it is the caller's only body";
+    BodyBytes 33_554_432 100_663_296 4_194_304
+        "bytes of unfinished request bodies of all callers; more are answered with 429; the last quarter of the operators' is for administrators";
+    RefusedCredentialsPerSecond 10 10 1
+        "refused credentials that one IPv4 address or one IPv6 /64 may send in a second in the long run; beyond it, only credentials that were accepted before are read, others are answered with 429";
+    RefusedCredentialBurst 100 100 1
+        "refused credentials that one address may send at once after a pause";
 }
 
 impl Limit {
@@ -168,6 +184,9 @@ impl ListenerLimits {
         self.set(Limit::NewConnectionsPerSecond, u64::MAX);
         self.set(Limit::RequestsPerSecond, u64::MAX);
         self.set(Limit::RequestBurst, u64::MAX);
+        self.set(Limit::BodyBytesPerCaller, u64::MAX);
+        self.set(Limit::RefusedCredentialsPerSecond, u64::MAX);
+        self.set(Limit::RefusedCredentialBurst, u64::MAX);
         self
     }
 }

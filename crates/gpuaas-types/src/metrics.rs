@@ -84,6 +84,13 @@ pub const RUNS: Metric = Metric::gauge(
     &["site", "kind", "status", "code"],
     "Runs that have not ended; the code says what a waiting run waits for or why a run is parked",
 );
+/// Runs that stopped or failed.
+pub const FAILED_RUNS: Metric = Metric::gauge(
+    "failed_runs",
+    &["site", "kind", "status", "failure_class"],
+    "Runs that are parked, failed or cancelled and still kept, by the kind of cause that made them stop \
+     last",
+);
 /// Age of the oldest open run.
 pub const OLDEST_RUN: Metric = Metric::gauge(
     "oldest_run_step_age_seconds",
@@ -197,6 +204,7 @@ pub const METRICS: &[Metric] = &[
     CONTROL_PLANE,
     NODES,
     RUNS,
+    FAILED_RUNS,
     OLDEST_RUN,
     RUN_DURATION,
     TIME_TO_ACTIVE,

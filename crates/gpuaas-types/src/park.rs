@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::failure::FailureClass;
 use crate::time::Timestamp;
 
 /// Who has to act on a parked run.
@@ -35,6 +36,9 @@ pub struct Park {
     /// The commands of `next_action`, in its order; the first is the one to try first.
     #[serde(default)]
     pub actions: Vec<ParkAction>,
+    /// What kind of cause made it stop; none: an earlier version wrote it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_class: Option<FailureClass>,
     /// When the run looks again by itself whether the cause is gone; none: an operator has to say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looks_again_at: Option<Timestamp>,

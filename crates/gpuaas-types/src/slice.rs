@@ -4,6 +4,8 @@
 //! host carries out. What an agent says of a release is a list of proofs, one for each thing that has
 //! to be true before anybody else gets a device.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,20 +33,6 @@ pub fn slice_folder(claim_id: ClaimId) -> String {
 pub fn is_image_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=100).contains(&name.len()) && !name.starts_with(['.', '-']) && name.chars().all(allowed)
-}
-
-/// Key of cloud-config in `user_data` that would keep the guest from calling its host once it booted;
-/// none: there is none.
-#[must_use]
-pub fn silencing_key(user_data: &str) -> Option<&'static str> {
-    if !user_data.contains("#cloud-config") {
-        return None;
-    }
-    ["phone_home", "vendor_data"].into_iter().find(|key| {
-        user_data.lines().any(|line| {
-            line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'))
-        })
-    })
 }
 
 string_enum! {
@@ -167,6 +155,8 @@ ProofSubject {
     DriveErased = "drive_erased",
     /// What was written before the erase is not on the drive any more.
     DriveReadBack = "drive_read_back",
+    /// The host was wiped after its claim as a whole; the method says what and how.
+    HostWiped = "host_wiped",
 }
 }
 
@@ -283,7 +273,7 @@ pub struct SliceDrive {
 }
 
 /// What cloud-init reads in a guest, as its data source NoCloud has it, and the address that is kept for it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SliceSeed {
     /// Content of the file `meta-data`.
@@ -296,6 +286,13 @@ pub struct SliceSeed {
     /// them: `02:00:00:00:00:03,10.100.0.13`; empty: it takes any address that is free.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dhcp_host: String,
+}
+
+impl fmt::Debug for SliceSeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The user-data may hold a tenant's secrets.
+        f.debug_struct("SliceSeed").field("dhcp_host", &self.dhcp_host).finish_non_exhaustive()
+    }
 }
 
 /// A part of a launch or a release, for the agent of the host.
@@ -411,14 +408,14 @@ pub struct SliceRun {
 }
 
 /// Body of `POST /api/v1/admin/slice-claims/CLAIM/launch`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SliceLaunchRequest {
     /// Name of the guest's image on the host.
     #[schemars(with = "text::ImageNameText")]
     pub image: String,
-    /// User-data for the guest's cloud-init; empty: none. It is kept as it is: nothing that has to
-    /// stay secret belongs here.
+    /// User-data for the guest's cloud-init; empty: none. It is stored sealed until the launch ends, and
+    /// then deleted; the host keeps it in the guest's seed until the claim is released.
     #[serde(default)]
     pub user_data: String,
     /// Seconds that the guest may take to call, which cloud-init does once all of the user-data has run; a
@@ -434,6 +431,12 @@ pub struct SliceLaunchRequest {
     /// Why; kept in the audit.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
+}
+
+impl fmt::Debug for SliceLaunchRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SliceLaunchRequest").field("image", &self.image).finish_non_exhaustive()
+    }
 }
 
 /// Body of `POST /api/v1/admin/nodes/NODE/slots/INDEX/recovery`.

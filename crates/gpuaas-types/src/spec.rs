@@ -290,18 +290,24 @@ pub struct ProfileSpec {
     /// cleaning, so only `reimage` is more than its word. A cleaning that is not named here is
     /// refused.
     pub between_tenants: BetweenTenants,
-    /// MAAS tag of the profile's machines, whose kernel options are the arguments that the kernel is
-    /// to be started with; empty: `gpuaas-profile-slice-vm` where there are any, else none.
+    /// MAAS tag of the profile's machines; empty: none. It carries no kernel options: the kernel's
+    /// arguments are in a tag of their own, `gpuaas-kernel-` and their digest.
     pub machine_tag: String,
     /// Arguments of the kernel beyond those that the site bundle asks for, with spaces between them,
-    /// such as `hugepages=64`.
+    /// such as `nokaslr`. A slice host gets its pages of 1 GiB from the shape of its slices; arguments
+    /// such as `hugepagesz=1G hugepages=600` here replace them.
     pub kernel_arguments: String,
     /// Sites whose nodes may be deployed with the profile; none: every site.
     pub sites: Vec<String>,
 }
 
-/// MAAS tag of the machines whose GPUs go to guests.
+/// MAAS tag that all slice profiles shared before each set of kernel arguments had a tag of its own.
+/// A machine loses it with its next deployment or when it leaves.
 pub const SLICE_TAG: &str = "gpuaas-profile-slice-vm";
+
+/// Prefix of the MAAS tags whose kernel options are arguments of a deployed kernel; a digest of these
+/// follows.
+pub const KERNEL_TAG_PREFIX: &str = "gpuaas-kernel-";
 
 impl Default for ProfileSpec {
     fn default() -> Self {

@@ -63,6 +63,8 @@ string_enum!(
         WriteTag = "write_tag",
         /// Gives the machine a tag: `tags/NAME/ op=update_nodes`.
         TagMachine = "tag_machine",
+        /// Takes a tag from the machine: `tags/NAME/ op=update_nodes`.
+        UntagMachine = "untag_machine",
         /// Deploys the machine: `op=deploy`.
         Deploy = "deploy",
         /// Switches the machine off: `op=power_off`.
@@ -170,6 +172,10 @@ use EffectKind as E;
 /// Effects of a step that releases a machine: the release itself and what is tried where it hangs.
 pub const RELEASE_EFFECTS: &[EffectKind] =
     &[E::Release, E::Abort, E::MarkBroken, E::MarkFixed, E::PowerOff, E::PowerOn];
+/// Effects of a step that gives the machine of a cancelled run back.
+const CANCEL_EFFECTS: &[EffectKind] =
+    &[E::Release, E::Abort, E::MarkBroken, E::MarkFixed, E::PowerOff, E::PowerOn, E::UntagMachine];
+const TAG_EFFECTS: &[EffectKind] = &[E::WriteTag, E::TagMachine, E::UntagMachine];
 const COMMISSION_EFFECTS: &[EffectKind] = &[E::Commission, E::OverrideFailedTesting];
 const STORAGE_EFFECTS: &[EffectKind] =
     &[E::SetBootDisk, E::SetStorageLayout, E::FormatBlockDevice, E::MountBlockDevice];
@@ -187,7 +193,7 @@ steps! {
     /// Release the machine, with or without erasing its disks.
     Release          "release"            Main  RELEASE      Leaving        AfterEffect      1800   14400  DRAINING   RELEASE_EFFECTS;
     /// See that the released machine is off.
-    PowerOff         "power_off"          Main  DECOMMISSION Leaving        AfterEffect       120    3600  UNCHANGED  &[E::PowerOff];
+    PowerOff         "power_off"          Main  DECOMMISSION Leaving        AfterEffect       120    3600  UNCHANGED  &[E::PowerOff, E::UntagMachine];
     /// The agent empties the tenant's folders, or the scratch storage.
     AgentCleanup     "agent_cleanup"      Main  CLEANUP      Leaving        Now               300    3600  DRAINING   &[];
     /// The scripts of the profile's commissioning bundle are in MAAS.
@@ -202,8 +208,8 @@ steps! {
     RoceLinks        "roce_links"         Main  PROVISION    ReadyWait      AfterEffect        60    3600  UNCHANGED  &[E::UnlinkSubnet, E::LinkSubnet];
     /// The region's hardware-sync interval is the profile's.
     HardwareSync     "hardware_sync"      Main  PROVISION    ReadyWait      Now                30    3600  UNCHANGED  &[];
-    /// The machine has the profile's tag, whose kernel options a deployment carries into the system.
-    MachineTag       "machine_tag"        Main  PROVISION    ReadyWait      AfterEffect        30    3600  UNCHANGED  &[E::WriteTag, E::TagMachine];
+    /// The machine has the tag of its kernel's arguments, which a deployment carries into the system.
+    MachineTag       "machine_tag"        Main  PROVISION    ReadyWait      AfterEffect        30    3600  UNCHANGED  TAG_EFFECTS;
     /// The six checks before anything is written to a disk, and the wait for a deploy slot.
     PredeployChecks  "predeploy_checks"   Main  PROVISION    ReadyWait      Now                30    3600  UNCHANGED  &[];
     /// Submit the deployment and follow it to curtin's reboot.
@@ -227,7 +233,7 @@ steps! {
     /// The seven completion gates.
     Confirmation     "confirmation"       Main  PROVISION    Confirmation   NeedsRelease      120    3600  ENROLLING  &[];
     /// A cancelled run releases its machine.
-    ReleaseForCancel "release_for_cancel" Side  PROVISION    Leaving        AfterEffect       900    7200  UNCHANGED  RELEASE_EFFECTS;
+    ReleaseForCancel "release_for_cancel" Side  PROVISION    Leaving        AfterEffect       900    7200  UNCHANGED  CANCEL_EFFECTS;
     /// Give the machine up without asking MAAS.
     DetachRecord     "detach_record"      Main  DETACH       Leaving        Now                10    3600  UNCHANGED  &[];
     /// Put the node's record away.

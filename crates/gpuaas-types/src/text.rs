@@ -8,6 +8,22 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+/// Whether a character has no glyph of its own and may change how others are shown: the categories Cc
+/// and Cf of Unicode, such as line breaks, escapes and the controls of writing direction.
+///
+/// Text of others loses them before it is stored or shown (Unicode 16, `UnicodeData.txt`).
+#[must_use]
+pub fn is_invisible(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+            | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
+}
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $pattern:expr;)+) => {
         $(
@@ -42,7 +58,7 @@ macro_rules! kinds {
 
 kinds! {
     /// Words of a person, such as a reason: something besides white space and control characters.
-    WordsText = r"[^\s\x00-\x1f\x7f-\x9f]";
+    WordsText = r"[^\s\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]";
     /// Text that is not empty.
     FilledText = r"[\s\S]";
     /// Name of a site, a profile, a batch or a token: a label of RFC 1123 in lower case.
@@ -90,4 +106,17 @@ kinds! {
     WebhookUrlText = r"^(https://([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:]{2,39}\])|http://(127(\.(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])){3}|\[::1\]))(:[1-9][0-9]{0,4})?(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]{0,500}(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{0,500})?)?$";
     /// A moment, as RFC 3339 writes it.
     TimestampText = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controls_of_writing_direction_are_invisible() {
+        for c in ['\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{1b}', '\n'] {
+            assert!(is_invisible(c), "{c:?}");
+        }
+        assert!("naïve – 東京 😀".chars().all(|c| !is_invisible(c)));
+    }
 }

@@ -20,6 +20,7 @@ mod batch;
 #[cfg(feature = "bench")]
 mod bench;
 mod bundle;
+mod console;
 mod context;
 mod doctor;
 mod events;
@@ -61,6 +62,7 @@ pub use bundle::{
     BundleRenderArgs, BundleRotateKeyArgs, BundleShowArgs, BundleTrustArgs, BundleWithdrawArgs,
     RegistryArgs,
 };
+pub use console::{ConsoleCommand, ConsoleOpenArgs};
 pub use context::{ContextAddArgs, ContextCommand, ContextListArgs, ContextNameArgs};
 pub use doctor::DoctorArgs;
 pub use events::{
@@ -213,6 +215,9 @@ pub enum Command {
     /// Credentials of programs, and what they may do.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Open the console: the pages of a control plane.
+    #[command(subcommand)]
+    Console(ConsoleCommand),
     /// Sign in at the identity provider of a control plane, in a browser of any machine.
     Login(LoginArgs),
     /// End a sign-in.
@@ -320,6 +325,8 @@ fn with_examples(command: clap::Command, path: &str) -> clap::Command {
 
 #[cfg(test)]
 mod advice_tests;
+#[cfg(all(test, feature = "bench"))]
+mod docs_tests;
 #[cfg(all(test, feature = "bench"))]
 mod example_tests;
 #[cfg(all(test, feature = "bench"))]

@@ -10,13 +10,16 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_core::audit_chain::ChainVerifier;
-use gpuaas_types::audit::{AuditChainEnd, AuditFault, AuditVerdict, ChainedAuditRecord};
+use gpuaas_types::audit::{
+    AuditChainEnd, AuditChainPage, AuditFault, AuditVerdict, ChainedAuditRecord,
+};
 use gpuaas_types::codes::CommandCode;
 
 use crate::args::{AuditExportArgs, AuditForm, AuditVerifyArgs};
 use crate::audit_sink::AuditSink;
 use crate::syslog;
 
+const DAY_SECONDS: u64 = 86_400;
 /// Rows that are asked for at once.
 const PAGE_ROWS: u32 = 1000;
 /// Where Linux says what this host is called (uname(2), `nodename`).
@@ -55,6 +58,13 @@ fn table(verdict: &AuditVerdict, style: Style) -> String {
         0 => "-".to_owned(),
         seq => format!("{seq}:{}", end.digest),
     };
+    let oldest = verdict.oldest_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
+    let kept = match verdict.retention_seconds {
+        Some(seconds) if seconds < DAY_SECONDS => format!("{seconds} s"),
+        Some(seconds) => format!("{} days", seconds / DAY_SECONDS),
+        None if verdict.oldest_at.is_some() => "ever".to_owned(),
+        None => "-".to_owned(),
+    };
     let rows = [
         vec!["intact".to_owned(), if verdict.intact { "yes" } else { "NO" }.to_owned()],
         vec!["rows".to_owned(), verdict.rows.to_string()],
@@ -62,6 +72,8 @@ fn table(verdict: &AuditVerdict, style: Style) -> String {
         vec!["begins after".to_owned(), end(&verdict.anchor)],
         vec!["last row".to_owned(), end(&verdict.head)],
         vec!["fault".to_owned(), fault],
+        vec!["oldest entry".to_owned(), oldest],
+        vec!["kept for".to_owned(), kept],
     ];
     output::table(style, &["WHAT", "VALUE"], rows)
 }
@@ -74,6 +86,8 @@ fn verdict(found: Result<AuditVerdict, AuditFault>, rows: u64) -> AuditVerdict {
         anchor: AuditChainEnd::default(),
         head: AuditChainEnd::default(),
         fault: Some(fault),
+        retention_seconds: None,
+        oldest_at: None,
     })
 }
 
@@ -81,7 +95,17 @@ async fn verify_log(
     client: &ApiClient,
     expect: Option<AuditChainEnd>,
 ) -> Result<AuditVerdict, Failure> {
-    let mut page = client.audit_chain(0, PAGE_ROWS).await?;
+    let first = client.audit_chain(0, PAGE_ROWS).await?;
+    let (retention_seconds, oldest_at) = (first.retention_seconds, first.oldest_at);
+    let verdict = verify_rows(client, first, expect).await?;
+    Ok(AuditVerdict { retention_seconds, oldest_at, ..verdict })
+}
+
+async fn verify_rows(
+    client: &ApiClient,
+    mut page: AuditChainPage,
+    expect: Option<AuditChainEnd>,
+) -> Result<AuditVerdict, Failure> {
     let mut rows = 0;
     let mut verifier = match ChainVerifier::new(&page.anchor, expect) {
         Ok(verifier) => verifier,

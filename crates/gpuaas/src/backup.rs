@@ -1,7 +1,7 @@
 //! `gpuaas backup`: the embedded database as it is at one moment, and what opens it.
 //!
 //! A backup is a folder that appears under its name only whole. Its manifest has the digest of each
-//! file. The master key and the admin token are in it only sealed with a key of the operator's, so a
+//! file, and is sealed with the master key. The master key and the admin token are in it only sealed with a key of the operator's, so a
 //! backup alone opens nothing. Artifacts are not in it: bundles are in the database, and the agent
 //! comes with the executable.
 
@@ -10,6 +10,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_bundle::Digest;
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
@@ -25,7 +27,7 @@ use crate::private_file::write_private;
 use crate::serve::{database_url, embedded_path};
 
 /// Form of the folder; a later one is not read.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 /// Files of a backup.
 pub(crate) const MANIFEST: &str = "backup.json";
 pub(crate) const DATABASE: &str = "gpuaas.db";
@@ -34,6 +36,9 @@ pub(crate) const KEYS: &str = "keys.sealed";
 const PART: &str = "part";
 /// What the keys are sealed for.
 pub(crate) const KEYS_OWNER: &str = "backup/keys";
+
+/// What the seal of a manifest is for.
+pub(crate) const MANIFEST_OWNER: &str = "backup/manifest";
 
 /// What a backup says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +49,24 @@ pub(crate) struct BackupManifest {
     /// Moment before the copy began.
     pub(crate) made_at: Timestamp,
     pub(crate) files: Vec<BackupFile>,
+    /// Identifier of the master key that sealed it.
+    #[serde(default)]
+    pub(crate) master_key: String,
+    /// [`Self::digest`], sealed with the master key, base64: whoever lacks that key can change no file of
+    /// the backup, nor its digest, without being noticed.
+    #[serde(default)]
+    pub(crate) seal: String,
+}
+
+impl BackupManifest {
+    /// SHA-256 of everything but the seal, hex.
+    ///
+    /// # Errors
+    /// The serializer refuses.
+    pub(crate) fn digest(&self) -> Result<String, serde_json::Error> {
+        let text = serde_json::to_string(&Self { seal: String::new(), ..self.clone() })?;
+        Ok(Digest::sha256(text.as_bytes()).to_string())
+    }
 }
 
 /// A file of a backup.
@@ -77,10 +100,8 @@ pub(crate) async fn run(args: BackupArgs, terminal: &mut Terminal) -> Result<(),
     let (has_keys, to, keep) = (args.key_file.is_some(), args.to.clone(), args.keep);
     let version = env!("GPUAAS_VERSION").to_owned();
     let made_at = RealClock.now();
-    let loaded = match args.key_file {
-        Some(_) => Some(args.master_key.sources().load(&args.data, false).await?),
-        None => None,
-    };
+    check_paths(&args.to, &database)?;
+    let loaded = args.master_key.sources().load(&args.data, false).await?;
     let made =
         tokio::task::spawn_blocking(move || write(&args, &database, loaded, version, made_at));
     let manifest = made.await.map_err(|error| failed(&error.to_string()))??;
@@ -110,29 +131,42 @@ fn not_embedded() -> Failure {
     )
 }
 
-/// Writes the whole backup beside its place, and moves it there.
-fn write(
-    args: &BackupArgs,
-    database: &Path,
-    loaded: Option<LoadedKeys>,
-    version: String,
-    made_at: Timestamp,
-) -> Result<BackupManifest, Failure> {
-    if args.to.exists() {
-        return Err(failed(&format!("{} is there already", args.to.display())));
+fn check_paths(to: &Path, database: &Path) -> Result<(), Failure> {
+    if to.exists() {
+        return Err(failed(&format!("{} is there already", to.display())));
     }
     if !database.is_file() {
         return Err(failed(&format!("there is no database {}", database.display())));
     }
-    let keys = args.key_file.as_deref().zip(loaded);
-    let keys = keys.map(|(file, loaded)| sealed_keys(&args.data, &loaded, file)).transpose()?;
+    Ok(())
+}
+
+/// Writes the whole backup beside its place, and moves it there.
+fn write(
+    args: &BackupArgs,
+    database: &Path,
+    loaded: LoadedKeys,
+    version: String,
+    made_at: Timestamp,
+) -> Result<BackupManifest, Failure> {
+    let keys = args.key_file.as_deref();
+    let keys = keys.map(|file| sealed_keys(&args.data, &loaded, file)).transpose()?;
+    let (_, master_key) = loaded.keys.first().ok_or_else(|| failed("there is no master key"))?;
     let draft = beside(&args.to);
     let unwritable = |error: io::Error| failed(&format!("{}: {error}", draft.display()));
     if let Some(parent) = draft.parent() {
         fs::create_dir_all(parent).map_err(unwritable)?;
     }
     DirBuilder::new().mode(0o700).create(&draft).map_err(unwritable)?;
-    let written = fill(&draft, database, keys.as_deref(), version, made_at);
+    let manifest = BackupManifest {
+        format: FORMAT,
+        version,
+        made_at,
+        files: Vec::new(),
+        master_key: master_key.id_hex(),
+        seal: String::new(),
+    };
+    let written = fill(&draft, database, (keys.as_deref(), master_key), manifest);
     let moved = written.and_then(|manifest| {
         fs::rename(&draft, &args.to).map_err(unwritable)?;
         Ok(manifest)
@@ -192,21 +226,22 @@ fn beside(to: &Path) -> PathBuf {
 fn fill(
     draft: &Path,
     database: &Path,
-    keys: Option<&[u8]>,
-    version: String,
-    made_at: Timestamp,
+    (keys, master_key): (Option<&[u8]>, &MasterKey),
+    mut manifest: BackupManifest,
 ) -> Result<BackupManifest, Failure> {
     let unwritable = |error: io::Error| failed(&format!("{}: {error}", draft.display()));
     let copy = draft.join(DATABASE);
     copy_database_file(database, &copy).map_err(store_failure)?;
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o600)).map_err(unwritable)?;
     File::open(&copy).and_then(|file| file.sync_all()).map_err(unwritable)?;
-    let mut files = vec![describe(draft, DATABASE).map_err(unwritable)?];
+    manifest.files.push(describe(draft, DATABASE).map_err(unwritable)?);
     if let Some(keys) = keys {
         write_private(&draft.join(KEYS), keys).map_err(unwritable)?;
-        files.push(describe(draft, KEYS).map_err(unwritable)?);
+        manifest.files.push(describe(draft, KEYS).map_err(unwritable)?);
     }
-    let manifest = BackupManifest { format: FORMAT, version, made_at, files };
+    let digest = manifest.digest().map_err(|error| failed(&error.to_string()))?;
+    let sealed = master_key.seal(MANIFEST_OWNER, &SecretString::from(digest));
+    manifest.seal = BASE64.encode(sealed.map_err(store_failure)?);
     let text =
         serde_json::to_string_pretty(&manifest).map_err(|error| failed(&error.to_string()))?;
     write_private(&draft.join(MANIFEST), text.as_bytes()).map_err(unwritable)?;

@@ -13,8 +13,9 @@ use gpuaas_lab::bench::{
     agent, api, attack, clients, failover, gate, handover, idle, onboard, topology,
 };
 use gpuaas_simulation::{
-    chaos, claims_benchmark, image_experiment, outage_benchmark, people, placement_benchmark,
-    recovery, region_benchmark, slices_benchmark, upload_benchmark, verdict_benchmark,
+    busy_region, chaos, claims_benchmark, image_experiment, outage_benchmark, people,
+    placement_benchmark, recovery, region_benchmark, slices_benchmark, upload_benchmark,
+    verdict_benchmark,
 };
 
 use self::command_line::ApiOperators;
@@ -33,10 +34,12 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
         BenchCommand::Clients(args) => clients::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Region(args) => region_benchmark::run(args, terminal).await,
         BenchCommand::Outage(args) => outage_benchmark::run(args, terminal).await,
+        BenchCommand::Busy(args) => busy_region::run(args, terminal).await,
         BenchCommand::Chaos(args) => chaos::run(args, terminal).await,
         BenchCommand::Mend(args) => recovery::run(args, Arc::new(ApiOperators), terminal).await,
         BenchCommand::People(args) => people::run(args, Arc::new(ApiOperators), terminal).await,
         BenchCommand::Gate(args) => gate::run(args, terminal).await,
+        BenchCommand::Repair(args) => gate::repair::run(args, terminal).await,
         BenchCommand::Handover(args) => handover::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Topology(args) => topology::run(args, terminal),
         BenchCommand::Placement(args) => placement_benchmark::run(&args, terminal),
@@ -88,7 +91,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn an_agent_enrolls_and_is_measured() {
         if find_agent(None).is_err() {
-            return println!("skipped: no agent was built");
+            return test_report::skip("agent", "no agent was built");
         }
         let (mut terminal, captured) = Terminal::captured();
         let args = BenchAgentArgs { agent_binary: None, seconds: 0.3, json: true };

@@ -232,7 +232,7 @@ mod tests {
             let mut checked = std::process::Command::new(program);
             match checked.arg("-n").arg(file.path()).status() {
                 Ok(status) => assert!(status.success(), "{program} does not read it:\n{script}"),
-                Err(_) => println!("skipped: there is no {program}"),
+                Err(_) => test_report::skip(program, "not installed"),
             }
         }
     }

@@ -143,7 +143,10 @@ fn line(event: &NodeEvent, format: Format) -> Result<String, Failure> {
             let at = event.line.at.to_chrono().format("%Y-%m-%d %H:%M:%S%.3f");
             let text = format!("{at}  {}/{}  {}", event.site, event.hostname, event.line.text);
             // A terminal obeys none of what a host has sent.
-            Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+            Ok(text
+                .chars()
+                .map(|c| if gpuaas_types::text::is_invisible(c) { ' ' } else { c })
+                .collect())
         }
         Format::Name => Ok(event.id.to_string()),
         Format::Json => serde_json::to_string(event).map_err(|error| unwritable(error.to_string())),

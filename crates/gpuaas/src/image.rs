@@ -26,7 +26,7 @@ use crate::args::ImageCommand;
 pub async fn run(command: ImageCommand, terminal: &mut Terminal) -> Result<(), Failure> {
     match command {
         ImageCommand::Pack(args) => pack::run(&args, terminal),
-        ImageCommand::Lint(args) => lint::run(&args, terminal),
+        ImageCommand::Lint(args) => lint::run_and_record(&args, terminal).await,
         ImageCommand::Pipeline(args) => pipeline::run(&args, terminal).await,
         ImageCommand::Show(args) => match &args.site {
             Some(site) => of_site::show(&args, site, terminal).await,

@@ -27,7 +27,17 @@ impl Folder {
         let id = SiteId(gpuaas_types::RandomIds.uuid(now));
         let store = folder.open(&[]).await.unwrap();
         let (spec, key) = (SiteSpec::new("lab", "http://127.0.0.1/MAAS"), API_KEY.to_owned());
-        store.create_site(now, id, spec, Default::default(), &key.into()).await.unwrap();
+        store
+            .create_site(
+                now,
+                id,
+                spec,
+                Default::default(),
+                &key.into(),
+                gpuaas_store::NewAuditEntry::in_test(),
+            )
+            .await
+            .unwrap();
         store.close().await;
         (folder, id)
     }

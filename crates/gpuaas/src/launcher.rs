@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
+use gpuaas_api::ApiSettings;
 use gpuaas_client::failure::Failure;
 use gpuaas_engine::ClockChoice;
 use gpuaas_lab::control_plane::{ControlPlaneLauncher, ControlPlanePlan, RunningControlPlane};
@@ -20,6 +21,8 @@ fn options(plan: &ControlPlanePlan) -> ServeOptions {
         nodes: plan.node_listen.map_or(NodeListenerOptions::StandIns, NodeListenerOptions::tls),
         database: plan.database.clone(),
         clock: plan.clock.clock(),
+        // The laboratory's regions are on this host.
+        settings: ApiSettings { loopback_targets: true, ..ApiSettings::default() },
         tune: if hurry { |config| config.sweep_seconds = 1.0 } else { |_| {} },
         ..ServeOptions::new(plan.listen, plan.data.clone())
     }

@@ -20,6 +20,7 @@ pub mod commands;
 mod completion;
 mod config_file;
 mod confirm;
+mod console;
 mod contexts;
 mod doctor;
 pub mod events;
@@ -106,6 +107,11 @@ fn end(failure: &Failure, terminal: &mut Terminal) -> ExitCode {
     ExitCode::from(failure.exit as u8)
 }
 
+/// Stack of each worker, of which the system gives only what is touched. In a simulated fleet one worker
+/// polls an agent with its TLS and its tasks, which takes more than the usual 2 MiB in a build that is not
+/// optimised.
+const WORKER_STACK_BYTES: usize = 16 << 20;
+
 fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
     let traces = match &cli.command {
         Command::Serve(args) => args.traces()?,
@@ -113,9 +119,15 @@ fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
     };
     let (layer, exporter) = traces.map(|pipe| (pipe.layer, pipe.exporter)).unzip();
     start_log(&cli.log, layer)?;
+    if matches!(cli.command, Command::Serve(_)) {
+        signals::disable_core_dumps();
+    }
     gpuaas_client::install_cryptography();
     signals::raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(WORKER_STACK_BYTES)
+        .enable_all()
+        .build();
     let runtime = runtime
         .map_err(|error| Failure::local(CommandCode::RuntimeUnavailable, error.to_string()))?;
     runtime.block_on(dispatch(cli.command, exporter, terminal))

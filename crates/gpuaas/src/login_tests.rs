@@ -1,4 +1,4 @@
-//! Whose sign-in it is; the flow itself is tried with a provider (`tests/two_processes/oidc.rs`).
+//! Whose sign-in it is; the flow itself is tried with a provider (`tests/it/oidc.rs`).
 
 use gpuaas_client::contexts::Context;
 

@@ -170,8 +170,8 @@ mod tests {
         let (_dir, path) = file("m.yaml", BATCH);
         let spec = batch(&path).unwrap();
         let problem = Problem::new(422, "invalid_field", "t")
-            .with_field("spec.machines.1.mac_addresses.0", "six pairs are wanted");
+            .with_field("spec.machines.1.mac_addresses.0", "expected six pairs");
         let failure = name_hosts(Failure::refused(problem), &path, &spec);
-        assert!(failure.to_string().contains("b, line 6: six pairs"), "{failure}");
+        assert!(failure.to_string().contains("b, line 6: expected six pairs"), "{failure}");
     }
 }

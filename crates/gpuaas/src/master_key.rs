@@ -293,7 +293,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_key_is_kept_as_transit_encrypted_it() {
-        use vault_client::stand_in::{ROLE_ID, VaultStandIn};
+        use gpuaas_testkit::vault_stand_in::{ROLE_ID, VaultStandIn};
         gpuaas_client::install_cryptography();
         let folder = tempfile::tempdir().unwrap();
         let vault = VaultStandIn::start("hush-secret-id").await.unwrap();

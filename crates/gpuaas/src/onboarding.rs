@@ -148,7 +148,10 @@ fn onboard_requests(args: &OnboardArgs) -> Result<Vec<OnboardRequest>, Failure> 
 
 /// The name without its domain, as MAAS and GPUaaS have it.
 fn short_name(hostname: &str) -> String {
-    hostname.split('.').next().unwrap_or(hostname).to_owned()
+    let first = hostname.split('.').next().unwrap_or(hostname);
+    // Of an address the first part names nothing; the control plane refuses it whole.
+    let is_number = first.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { hostname.to_owned() } else { first.to_owned() }
 }
 
 /// The request of a host as the machine of its name in a file has it.

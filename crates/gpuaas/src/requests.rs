@@ -6,8 +6,8 @@ use gpuaas_types::codes::CommandCode;
 
 use crate::args::Command;
 use crate::{
-    approval, audit, authority, batch, bundle, commands, events, experiment, image, login, slice,
-    task_key, token,
+    approval, audit, authority, batch, bundle, commands, console, events, experiment, image, login,
+    slice, task_key, token,
 };
 
 /// Carries out a command that asks a control plane for something.
@@ -30,6 +30,7 @@ pub(crate) async fn run(command: Command, terminal: &mut Terminal) -> Result<(),
         Command::Authority(command) => authority::run(command, terminal).await,
         Command::TaskKey(command) => task_key::run(command, terminal).await,
         Command::Token(command) => token::run(command, terminal).await,
+        Command::Console(command) => console::run(command, terminal).await,
         Command::Login(args) => login::login(args, terminal).await,
         Command::Logout(args) => login::logout(args, terminal).await,
         Command::Run(command) => commands::run(command, terminal).await,

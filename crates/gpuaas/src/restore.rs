@@ -11,6 +11,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
@@ -21,7 +23,8 @@ use serde_json::json;
 
 use crate::args::RestoreArgs;
 use crate::backup::{
-    BackupKeys, BackupManifest, DATABASE, FORMAT, KEYS, KEYS_OWNER, MANIFEST, describe,
+    BackupKeys, BackupManifest, DATABASE, FORMAT, KEYS, KEYS_OWNER, MANIFEST, MANIFEST_OWNER,
+    describe,
 };
 use crate::master_key::{KEY_FILE, MasterKeySources, NEXT_KEY_FILE};
 use crate::private_file::write_private;
@@ -36,6 +39,7 @@ use crate::serve::make_private_dir;
 pub(crate) async fn run(args: RestoreArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let manifest = read_manifest(&args.backup)?;
     let keys = read_keys(&args)?;
+    check_seal(&manifest, &keys)?;
     refuse_used(&args.data)?;
     make_private_dir(&args.data)?;
     let restored = restore(&args, &manifest, &keys).await;
@@ -72,8 +76,9 @@ fn read_manifest(backup: &Path) -> Result<BackupManifest, Failure> {
     let manifest: BackupManifest = serde_json::from_str(&text)
         .map_err(|error| damaged(&format!("{}: {error}", file.display())))?;
     if manifest.format != FORMAT {
-        let detail = format!("its form is {}, and this reads {FORMAT}", manifest.format);
-        return Err(damaged(&detail));
+        let detail = format!("unknown form {}: expected {FORMAT}", manifest.format);
+        let hint = "restore it with the version that made it, which the manifest names";
+        return Err(damaged(&detail).hint(hint));
     }
     if !manifest.files.iter().any(|file| file.name == DATABASE) {
         return Err(damaged("it has no database"));
@@ -114,6 +119,26 @@ fn read_keys(args: &RestoreArgs) -> Result<BackupKeys, Failure> {
     let key = MasterKey::load_or_create(path).map_err(store_failure)?;
     let opened = key.open(KEYS_OWNER, &sealed).map_err(|error| unreadable(path, &error))?;
     serde_json::from_str(opened.expose_secret()).map_err(|error| damaged(&error.to_string()))
+}
+
+/// Checks that the manifest, and so each digest in it, was written by whoever has the master key.
+fn check_seal(manifest: &BackupManifest, keys: &BackupKeys) -> Result<(), Failure> {
+    let sealed = BASE64.decode(&manifest.seal);
+    let sealed =
+        sealed.map_err(|error| damaged(&format!("malformed seal of {MANIFEST}: {error}")))?;
+    let digest = manifest.digest().map_err(|error| damaged(&error.to_string()))?;
+    let texts = keys.other_master_keys.iter().chain([&keys.master_key]);
+    let mut keys = texts.filter_map(|text| MasterKey::from_text(text));
+    let Some(key) = keys.find(|key| key.id_hex() == manifest.master_key) else {
+        let detail = format!("it was made with the master key {:?}", manifest.master_key);
+        return Err(key_missing(&detail));
+    };
+    let opened = key.open(MANIFEST_OWNER, &sealed);
+    if opened.is_ok_and(|opened| opened.expose_secret() == digest) {
+        return Ok(());
+    }
+    let detail = format!("the seal of {MANIFEST} does not match: the backup was changed");
+    Err(damaged(&detail).hint("restore another backup, and find out who changed this one"))
 }
 
 /// Files that a restore makes.

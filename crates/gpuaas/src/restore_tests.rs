@@ -68,9 +68,19 @@ async fn with_site(store: &Store) -> SiteId {
     let id = SiteId(gpuaas_types::RandomIds.uuid(now));
     let key = SecretString::from(API_KEY.to_owned());
     let spec = SiteSpec::new("lab", "http://lab.example/MAAS");
-    store.create_site(now, id, spec, Default::default(), &key).await.unwrap();
+    store
+        .create_site(
+            now,
+            id,
+            spec,
+            Default::default(),
+            &key,
+            gpuaas_store::NewAuditEntry::in_test(),
+        )
+        .await
+        .unwrap();
     let record = ControlRecord { state: ControlState::Held, ..Default::default() };
-    store.set_site_control(now, id, Default::default(), record, None).await.unwrap();
+    store.set_site_control(now, id, Default::default(), record, None, None).await.unwrap();
     id
 }
 
@@ -111,7 +121,7 @@ async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
     assert_eq!(control.state, ControlState::Unconfirmed, "it is a copy");
     let entries = restored.audit_entries(0, 9).await.unwrap();
     let actions: Vec<_> = entries.iter().map(|one| one.entry.action.as_str()).collect();
-    assert_eq!(actions, ["test", "backup.restore"]);
+    assert_eq!(actions, ["test.write", "test", "backup.restore"]);
     let token = fs::read_to_string(folder.path("other/admin-token")).unwrap();
     assert_eq!(token, "gptoken-x\n");
     restored.close().await;
@@ -147,16 +157,36 @@ async fn what_is_no_backup_of_ours_is_refused_and_nothing_is_left() {
     assert_eq!(refused(used).await, "data_in_use");
     fs::write(folder.path("wrong.key"), "ab".repeat(32)).unwrap();
     let wrong = RestoreArgs { master_key_file: Some(folder.path("wrong.key")), ..apart.clone() };
-    assert_eq!(refused(wrong).await, "master_key_wrong");
-    assert_eq!(fs::read_dir(folder.path("other")).unwrap().count(), 0);
+    assert_eq!(refused(wrong).await, "backup_key_missing");
+    assert!(!folder.path("other").exists());
     restore_with(apart.clone()).await.unwrap();
 
     let database = folder.path("backup").join(DATABASE);
     let mut bytes = fs::read(&database).unwrap();
     bytes[5000] ^= 1;
     fs::write(&database, bytes).unwrap();
-    let bent = RestoreArgs { data: folder.path("fourth"), ..apart.clone() };
-    assert_eq!(refused(bent).await, "backup_damaged");
+    let bent = || RestoreArgs { data: folder.path("fourth"), ..apart.clone() };
+    assert_eq!(refused(bent()).await, "backup_damaged");
+    // The digest beside it is made to fit, and so is all that needs no key.
+    let file = folder.path("backup").join(MANIFEST);
+    let mut manifest: BackupManifest =
+        serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    manifest.files = vec![describe(&folder.path("backup"), DATABASE).unwrap()];
+    let write = |manifest: &BackupManifest| {
+        fs::write(&file, serde_json::to_string_pretty(manifest).unwrap()).unwrap();
+    };
+    write(&manifest);
+    assert_eq!(refused(bent()).await, "backup_damaged");
+    let stranger = MasterKey::generate().unwrap();
+    let digest = SecretString::from(manifest.digest().unwrap());
+    let seal = BASE64.encode(stranger.seal(MANIFEST_OWNER, &digest).unwrap());
+    write(&BackupManifest { seal: seal.clone(), ..manifest.clone() });
+    assert_eq!(refused(bent()).await, "backup_damaged");
+    write(&BackupManifest { master_key: stranger.id_hex(), seal, ..manifest.clone() });
+    assert_eq!(refused(bent()).await, "backup_key_missing");
+    // The form that had no seal.
+    write(&BackupManifest { format: 1, seal: String::new(), ..manifest });
+    assert_eq!(refused(bent()).await, "backup_damaged");
     let nothing = RestoreArgs { backup: folder.path("nothing"), ..apart };
     assert_eq!(refused(nothing).await, "backup_damaged");
     assert!(!folder.path("fourth").exists());

@@ -236,18 +236,19 @@ pub async fn start(options: ServeOptions) -> Result<ServeHandle, Failure> {
     let operators = operators::prepare(&options.operators, addr, issuer).await?;
     let anchors = [operators.anchor_pem.as_deref(), anchor_pem.as_deref()];
     operators::write_anchors(&options.data, anchors)?;
-    let http = Arc::new(OwnHttp::new(anchor_pem.as_deref())?);
+    let http = Arc::new(OwnHttp::default());
     let limits = BothLimits::new(&options.limits, nodes.is_none())
         .within_open_files(limits::raise_open_files(), nodes.is_none());
     let settings = ApiSettings {
         agent: Some(agent.clone()),
         operators: limits.operators,
         nodes: limits.nodes,
+        retention_seconds: options.retention.as_ref().map(Retention::seconds),
         ..options.settings
     };
     let mut config = EngineConfig::new(&node_url, agent);
     config.node_anchors.replace(anchor_pem);
-    let followers = Followers { anchors: config.node_anchors.clone(), http: Arc::clone(&http) };
+    let followers = Followers { anchors: config.node_anchors.clone() };
     let watch = AuthorityWatch::new(&store, &options.data, (nodes.as_ref(), &operators), followers);
     (options.tune)(&mut config);
     let (keys, clock) = (&options.master_key, &options.clock);

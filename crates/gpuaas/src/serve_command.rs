@@ -81,6 +81,7 @@ async fn serve(
             simulated_hosts,
             heartbeats_together: true,
             insecure_regions: args.insecure_regions,
+            loopback_targets: args.loopback_targets,
             sign_in,
             traces,
             ..ApiSettings::default()

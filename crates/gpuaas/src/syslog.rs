@@ -61,7 +61,7 @@ fn escaped(value: &str) -> String {
     for c in value.chars() {
         match c {
             '"' | '\\' | ']' => text.extend(['\\', c]),
-            c if c.is_control() => text.push('\u{fffd}'),
+            c if gpuaas_types::text::is_invisible(c) => text.push('\u{fffd}'),
             c => text.push(c),
         }
     }

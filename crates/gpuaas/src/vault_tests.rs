@@ -7,12 +7,12 @@ use std::sync::Arc;
 use gpuaas_engine::site::{CallError, Sites};
 use gpuaas_engine::{Clock as _, Connect, HttpConnect, ReadKey, RealClock, VirtualClock};
 use gpuaas_store::{MasterKey, SecretString, Store};
+use gpuaas_testkit::vault_stand_in::{ROLE_ID, VaultStandIn};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::SiteSpec;
 use gpuaas_types::{RandomIds, SiteId};
 use maas_sim::{SharedRegion, SimHandle, SimOptions, SimServer, ZERO};
 use serde_json::json;
-use vault_client::stand_in::{ROLE_ID, VaultStandIn};
 
 use super::{VaultKeys, VaultOptions};
 
@@ -44,7 +44,17 @@ impl Fixture {
         let reference = Some(REFERENCE.parse().unwrap());
         let spec = SiteSpec { api_key_ref: reference, ..SiteSpec::new("lab", &sim.url()) };
         let none = SecretString::default();
-        store.create_site(clock.now(), site, spec, Default::default(), &none).await.unwrap();
+        store
+            .create_site(
+                clock.now(),
+                site,
+                spec,
+                Default::default(),
+                &none,
+                gpuaas_store::NewAuditEntry::in_test(),
+            )
+            .await
+            .unwrap();
         Self { folder, vault, sim, store, site, clock }
     }
 

@@ -32,6 +32,8 @@ mod root;
 pub mod software;
 pub mod storage;
 pub mod system;
+#[cfg(test)]
+mod tests;
 pub mod topology;
 
 pub use facts::HostFacts;

@@ -27,6 +27,26 @@ pub struct NetworkLink {
     pub mtu_bytes: Option<u32>,
     /// PCI address of the device behind the link; absent for virtual links.
     pub pci_address: Option<String>,
+    /// The kernel's number of its type (`ARPHRD_*`): 1 is Ethernet, 32 InfiniBand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_type: Option<u32>,
+    /// The link that this one is on top of, such as that of a partition's child; its name, or its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+}
+
+/// `ARPHRD_INFINIBAND` of the kernel's `include/uapi/linux/if_arp.h`.
+const INFINIBAND_TYPE: u32 = 32;
+/// Octets of an InfiniBand hardware address.
+const INFINIBAND_OCTETS: usize = 20;
+
+impl NetworkLink {
+    /// Whether it is an InfiniBand link. The type says so; the name need not.
+    #[must_use]
+    pub fn is_infiniband(&self) -> bool {
+        let octets = self.mac_address.as_deref().map_or(0, |mac| mac.split(':').count());
+        self.link_type.map_or(octets == INFINIBAND_OCTETS, |number| number == INFINIBAND_TYPE)
+    }
 }
 
 /// An IPv4 address of a link.
@@ -101,10 +121,21 @@ impl HostRoot {
                 pci_address: self
                     .link_name(format!("{at}/device"))
                     .filter(|address| address.contains(':')),
+                link_type: self.number(format!("{at}/type")),
+                parent: self.parent_link(&at),
                 name,
             })
         };
         self.names("sys/class/net").into_iter().filter_map(link).collect()
+    }
+
+    /// `parent` of a partition's child; of any other link `iflink`, where that is another one's number.
+    fn parent_link(&self, at: &str) -> Option<String> {
+        self.line(format!("{at}/parent")).or_else(|| {
+            let number = |name: &str| self.number::<u32>(format!("{at}/{name}"));
+            let (own, lower) = (number("ifindex")?, number("iflink")?);
+            (lower != own && lower != 0).then(|| lower.to_string())
+        })
     }
 
     /// Routes of the main table.

@@ -8,7 +8,7 @@ pub(crate) fn clean(text: &str) -> Option<String> {
     let text: String = text
         .trim_matches(|c: char| c.is_whitespace() || c == '\0')
         .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| if gpuaas_types::text::is_invisible(c) { '\u{fffd}' } else { c })
         .take(MAX_CHARS)
         .collect();
     (!text.is_empty()).then_some(text)

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use secrecy::zeroize::Zeroizing;
 use serde::de::DeserializeOwned;
 use tracing::Instrument as _;
 
@@ -85,7 +86,7 @@ pub(crate) struct Call {
     pub(crate) timeout_class: TimeoutClass,
     pub(crate) anonymous: bool,
     /// Values to mask in error texts.
-    pub(crate) secrets: Vec<String>,
+    pub(crate) secrets: Vec<Zeroizing<String>>,
 }
 
 impl Call {
@@ -112,7 +113,7 @@ impl Call {
     pub(crate) fn op(path: impl Into<String>, label: &'static str, op: &str, form: Params) -> Self {
         let mut all = Params::default();
         all.add("op", op);
-        all.0.extend(form.0);
+        all.extend(form);
         Self::post(path, label, all)
     }
 
@@ -298,7 +299,7 @@ impl Client {
     }
 
     fn classify(&self, call: &Call, response: &Response, timestamp: i64) -> Error {
-        let mut secrets: Vec<&str> = call.secrets.iter().map(String::as_str).collect();
+        let mut secrets: Vec<&str> = call.secrets.iter().map(|secret| secret.as_str()).collect();
         secrets.push(self.inner.key.token_secret());
         let context =
             RequestContext { mutation: call.method.is_mutation(), timestamp, secrets: &secrets };

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use secrecy::zeroize::Zeroizing;
+
 /// RFC 3986: everything but unreserved characters is encoded, a space as `%20`. Right for OAuth
 /// values, path segments, queries and form bodies alike (MAAS reads `%20` in forms).
 pub(crate) fn escape(text: &str) -> String {
@@ -21,12 +23,17 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// Parameters in order; a repeated key is a list (docs/maas.md#parameters).
 #[derive(Clone, Default)]
-pub(crate) struct Params(pub(crate) Vec<(String, String)>);
+pub(crate) struct Params(pub(crate) Vec<(String, Zeroizing<String>)>);
 
 impl Params {
+    /// Adds all of others.
+    pub(crate) fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
     /// Adds one parameter.
     pub(crate) fn add(&mut self, key: &str, value: impl Into<String>) {
-        self.0.push((key.to_owned(), value.into()));
+        self.0.push((key.to_owned(), Zeroizing::new(value.into())));
     }
 
     /// Adds a parameter that may be absent.
@@ -84,7 +91,8 @@ impl FileForm {
             // Writing to a String cannot fail.
             write!(
                 head,
-                "--{boundary}\r\nContent-Disposition: form-data; name=\"{key}\"\r\n\r\n{value}\r\n"
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"{key}\"\r\n\r\n{}\r\n",
+                value.as_str()
             )
             .ok();
         }

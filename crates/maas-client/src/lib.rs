@@ -64,6 +64,8 @@ mod lenient;
 mod model;
 mod oauth;
 mod ops;
+#[cfg(test)]
+mod tests;
 mod time;
 mod transport;
 

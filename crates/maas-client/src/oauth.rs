@@ -8,6 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use secrecy::zeroize::Zeroizing;
+
 use crate::encode::escape;
 use crate::error::Error;
 
@@ -16,7 +18,7 @@ use crate::error::Error;
 pub struct ApiKey {
     consumer_key: String,
     token_key: String,
-    token_secret: String,
+    token_secret: Zeroizing<String>,
 }
 
 impl ApiKey {
@@ -25,13 +27,15 @@ impl ApiKey {
     /// `timestamp` is in seconds since 1970; MAAS refuses one more than 300 s behind its clock.
     /// `nonce` must never have been used with this key before.
     pub fn authorization(&self, nonce: &str, timestamp: i64) -> String {
-        let signature = escape(&format!("&{}", escape(&self.token_secret)));
+        let secret = Zeroizing::new(format!("&{}", escape(&self.token_secret)));
+        let signature = Zeroizing::new(escape(&secret));
         format!(
             "OAuth oauth_version=\"1.0\", oauth_signature_method=\"PLAINTEXT\", \
-             oauth_consumer_key=\"{}\", oauth_token=\"{}\", oauth_signature=\"{signature}\", \
+             oauth_consumer_key=\"{}\", oauth_token=\"{}\", oauth_signature=\"{}\", \
              oauth_nonce=\"{}\", oauth_timestamp=\"{timestamp}\"",
             escape(&self.consumer_key),
             escape(&self.token_key),
+            *signature,
             escape(nonce),
         )
     }
@@ -56,7 +60,7 @@ impl FromStr for ApiKey {
             [consumer, token, secret] if parts.iter().all(clean) => Ok(Self {
                 consumer_key: (*consumer).to_owned(),
                 token_key: (*token).to_owned(),
-                token_secret: (*secret).to_owned(),
+                token_secret: Zeroizing::new((*secret).to_owned()),
             }),
             _ => Err(Error::invalid(
                 "a MAAS API key has three parts joined by colons: consumer:token:secret",

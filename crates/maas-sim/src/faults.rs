@@ -31,6 +31,11 @@ pub enum FaultKind {
     Ignored,
     /// The answer comes `seconds` later (default 30).
     Slow,
+    /// A proxy holds the call for `seconds` (default 30) before the region carries it out. Others
+    /// overtake it, and the region carries it out also where its caller is gone by then.
+    Held,
+    /// The same in the queue of a busy region: calls are carried out in the order in which they came.
+    Queued,
     /// A power action fails: 500 with the driver's text after the state change was committed.
     BmcError,
     /// The power-off of every release fails like that until a caller has switched the machine on:
@@ -120,6 +125,9 @@ pub struct Fault {
     /// Length, where the kind has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
+    /// Longest length: each is drawn between `seconds` and this; absent: all are `seconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_to_seconds: Option<f64>,
     /// HTTP status, where the kind has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -145,6 +153,7 @@ impl Fault {
             probability: None,
             skip: 0,
             seconds: None,
+            up_to_seconds: None,
             status: None,
             message: None,
             when: None,
@@ -189,6 +198,13 @@ impl Fault {
     #[must_use]
     pub fn lasting_seconds(mut self, seconds: f64) -> Self {
         self.seconds = Some(seconds);
+        self
+    }
+
+    /// Has it last between `least` and `most` simulated seconds, drawn each time.
+    #[must_use]
+    pub fn lasting_between(mut self, least: f64, most: f64) -> Self {
+        (self.seconds, self.up_to_seconds) = (Some(least), Some(most));
         self
     }
 
@@ -273,6 +289,10 @@ impl Faults {
         self.list.clear();
     }
 
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.list.retain(|(fault, _)| fault.id != id);
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Fault, u32)> {
         self.list.iter().map(|(fault, used)| (fault, used.fired))
     }
@@ -289,7 +309,7 @@ impl Faults {
         let seed = self.seed;
         self.list.iter_mut().find_map(|(fault, used)| {
             (kinds.contains(&fault.kind) && matches(fault, at) && used.triggers(fault, at, seed))
-                .then(|| fault.clone())
+                .then(|| used.draw_length(fault, at))
         })
     }
 }
@@ -311,6 +331,14 @@ fn matches(fault: &Fault, at: FaultTrigger<'_>) -> bool {
 }
 
 impl FaultUse {
+    /// The fault with the length of this time.
+    fn draw_length(&mut self, fault: &Fault, at: FaultTrigger<'_>) -> Fault {
+        let drawn = self.each.get_mut(at.hostname.unwrap_or("")).zip(fault.up_to_seconds);
+        let least = fault.seconds.unwrap_or(0.0);
+        let seconds = drawn.map(|((_, rng), most)| least + (most - least) * rng.uniform());
+        Fault { seconds: seconds.or(fault.seconds), ..fault.clone() }
+    }
+
     fn triggers(&mut self, fault: &Fault, at: FaultTrigger<'_>, seed: u64) -> bool {
         let name = at.hostname.unwrap_or("");
         let (fired, rng) = self

@@ -62,6 +62,25 @@ pub enum HumanAction {
         /// Hostname or system id.
         machine: String,
     },
+    /// Unlocks it.
+    Unlock {
+        /// Hostname or system id.
+        machine: String,
+    },
+    /// Another user allocates it.
+    AllocateAs {
+        /// Hostname or system id.
+        machine: String,
+        /// The user.
+        user: String,
+    },
+    /// Another user releases it.
+    ReleaseAs {
+        /// Hostname or system id.
+        machine: String,
+        /// The user.
+        user: String,
+    },
     /// Switches it off.
     PowerOff {
         /// Hostname or system id.
@@ -97,6 +116,9 @@ impl HumanAction {
             | Self::Delete { machine }
             | Self::Tag { machine, .. }
             | Self::Lock { machine }
+            | Self::Unlock { machine }
+            | Self::AllocateAs { machine, .. }
+            | Self::ReleaseAs { machine, .. }
             | Self::PowerOff { machine }
             | Self::SetBootDisk { machine, .. }
             | Self::SetStorageLayout { machine, .. } => machine,
@@ -163,11 +185,16 @@ impl Region {
         let here = format!("/MAAS/api/2.0/machines/{id}/");
         let op = |op: &str| format!("op={op}");
         let (method, path, form) = match action {
-            H::Release { .. } => ("POST", here, op("release")),
+            H::Release { .. } | H::ReleaseAs { .. } => ("POST", here, op("release")),
+            H::AllocateAs { .. } => {
+                let machines = "/MAAS/api/2.0/machines/".to_owned();
+                ("POST", machines, format!("op=allocate&system_id={id}"))
+            }
             H::Deploy { .. } | H::DeployAs { .. } => ("POST", here, op("deploy")),
             H::Commission { .. } => ("POST", here, op("commission")),
             H::Abort { .. } => ("POST", here, op("abort")),
             H::Lock { .. } => ("POST", here, op("lock")),
+            H::Unlock { .. } => ("POST", here, op("unlock")),
             H::PowerOff { .. } => ("POST", here, op("power_off")),
             H::Rename { to, .. } => ("PUT", here, format!("hostname={to}")),
             H::Delete { .. } => ("DELETE", here, String::new()),
@@ -194,7 +221,9 @@ impl Region {
         };
         self.advance_clock(now_us);
         let user = match action {
-            H::DeployAs { user, .. } => user.clone(),
+            H::DeployAs { user, .. } | H::AllocateAs { user, .. } | H::ReleaseAs { user, .. } => {
+                user.clone()
+            }
             _ => self.accounts.first_admin(),
         };
         let response = ops::as_user(self, &request, &user);

@@ -103,6 +103,15 @@ impl ImageFile {
 }
 
 impl Images {
+    /// Files that are not complete lose their bytes, as when a region controller starts.
+    pub(crate) fn discard_incomplete(&mut self) {
+        let sets = self.list.iter_mut().flat_map(|image| &mut image.sets);
+        let files = sets.flat_map(|(_, files)| files).filter(|file| !file.complete);
+        for file in files {
+            (file.received, file.whole_at_us, file.hasher) = (0, None, Sha256::new());
+        }
+    }
+
     pub(crate) fn synced() -> Self {
         let mut out = Self {
             list: Vec::new(),

@@ -64,6 +64,7 @@ mod network;
 mod notice;
 mod ops;
 mod person;
+mod queue;
 mod region;
 mod render;
 mod rng;

@@ -76,6 +76,12 @@ impl Region {
         self.images.preload(name);
     }
 
+    /// Does to images what a region controller does when it starts: those that are not complete lose
+    /// their bytes.
+    pub fn discard_incomplete_images(&mut self) {
+        self.images.discard_incomplete();
+    }
+
     /// Has machines take so many seconds more to write an image of this name.
     pub fn set_image_write_seconds(&mut self, name: &str, seconds: f64) {
         self.images.write_seconds.insert(name.to_owned(), seconds);

@@ -94,6 +94,8 @@ pub struct Region {
     /// Uploaded files by user and name.
     pub(crate) files: BTreeMap<(String, String), bytes::Bytes>,
     pub(crate) faults: Faults,
+    /// When the last call in the region's queue is carried out.
+    pub(crate) queue_ends_us: i64,
     pub(crate) stats: Stats,
     pub(crate) notices: Vec<Notice>,
     pub(crate) schedule: Schedule,
@@ -142,6 +144,7 @@ impl Region {
             tables: Tables::new(),
             files: BTreeMap::new(),
             faults: Faults::seeded(cfg.seed),
+            queue_ends_us: 0,
             stats: Stats::default(),
             notices: Vec::new(),
             schedule: Schedule::default(),
@@ -199,6 +202,11 @@ impl Region {
     /// Injects a fault; returns its number.
     pub fn inject(&mut self, fault: Fault) -> u64 {
         self.faults.add(fault)
+    }
+
+    /// Removes the fault with that number.
+    pub fn remove_fault(&mut self, id: u64) {
+        self.faults.remove(id);
     }
 
     /// Removes every fault.

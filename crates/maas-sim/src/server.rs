@@ -133,7 +133,18 @@ async fn handle_http(
         content_type: header("content-type"),
         body: read_body(body).await.map_err(|_| ConnectionDropped)?,
     };
-    let response = InProcessRegion(shared.clone()).call_in_parts(&request).await;
+    let region = InProcessRegion(shared.clone());
+    let response = match shared.queue_us(&request) {
+        0 => region.call_in_parts(&request).await,
+        us => {
+            // In a task of its own: a call in a queue is carried out also where its caller hangs up.
+            let late = async move {
+                region.wait_in_queue(us).await;
+                region.call_in_parts(&request).await
+            };
+            tokio::spawn(late).await.map_err(|_| ConnectionDropped)?
+        }
+    };
     if response.delivery == ResponseDelivery::Reset {
         return Err(ConnectionDropped);
     }

@@ -65,6 +65,12 @@ impl SharedRegion {
         (reads.load(Ordering::SeqCst), changes.load(Ordering::SeqCst))
     }
 
+    /// Microseconds from now until the region carries the call out, see [`Region::queue_us`].
+    pub fn queue_us(&self, request: &SimRequest) -> i64 {
+        let now = self.clock.now_us();
+        self.lock().queue_us(now, request)
+    }
+
     /// Answers a request at the present time; does not wait for [`SimResponse::delay_us`]. A long
     /// list is put together part by part, and the region is free between two of them.
     pub fn call(&self, request: &SimRequest) -> SimResponse {
@@ -134,6 +140,7 @@ impl InProcessRegion {
     /// that is lost on the way back shows as [`ResponseDelivery::Reset`].
     pub async fn call(&self, request: &SimRequest) -> SimResponse {
         let _in_flight = InFlightGuard::new(&self.0.in_flight, request.method == "GET");
+        self.wait_in_queue(self.0.queue_us(request)).await;
         let response = self.0.call(request);
         self.wait_as_told(&response).await;
         response
@@ -145,6 +152,14 @@ impl InProcessRegion {
         let response = self.0.call_in_parts(request);
         self.wait_as_told(&response).await;
         response
+    }
+
+    /// Waits until the region carries a call out that came now.
+    pub(crate) async fn wait_in_queue(&self, us: i64) {
+        if us > 0 {
+            let at = self.0.clock.now_us() + us;
+            self.0.clock.wait_until(at).await;
+        }
     }
 
     async fn wait_as_told(&self, response: &SimResponse) {

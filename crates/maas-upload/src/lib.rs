@@ -26,6 +26,8 @@ mod request;
 mod retry;
 mod source;
 mod state;
+#[cfg(test)]
+mod tests;
 mod upload;
 
 pub use error::UploadError;

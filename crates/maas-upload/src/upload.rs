@@ -31,6 +31,9 @@ const SETTLE_SECONDS: [u64; 6] = [0, 1, 2, 4, 8, 15];
 const PATIENCE_SECONDS: u64 = 1800;
 /// Pieces in a row that did not arrive, after which an upload ends.
 const MOST_FAILURES: u32 = 100;
+/// How often an upload begins anew because the region discarded what it had: a region that starts
+/// deletes every image that is not complete (docs/maas.md#uploading-images).
+const MOST_DISCARDED: u32 = 5;
 /// How long region controllers may copy what one of them has, in seconds.
 const COPY_SECONDS: u64 = 3600;
 
@@ -86,10 +89,23 @@ pub async fn upload(
         failures: 0,
     };
     run.adopt_state(&digest).await?;
-    if run.state.resource_id.is_none() {
-        run.announce().await?;
+    let mut discarded = 0;
+    loop {
+        if run.state.resource_id.is_none() {
+            run.announce().await?;
+        }
+        match run.send_all().await {
+            // No byte of it is left, so none can be wrong.
+            Err(UploadError::Diverged { received: 0, expected, .. })
+                if discarded < MOST_DISCARDED =>
+            {
+                tracing::info!(expected, "the region discarded the upload; it begins anew");
+                discarded += 1;
+                run.begin_anew().await?;
+            }
+            other => break other?,
+        }
     }
-    run.send_all().await?;
     run.finish(begun).await
 }
 
@@ -178,6 +194,21 @@ impl Upload<'_> {
         }
         self.report.restarts += 1;
         Ok(())
+    }
+
+    /// Forgets what was sent, so that it is announced and sent from its first byte.
+    async fn begin_anew(&mut self) -> Result<(), UploadError> {
+        let earlier = self.state.clone();
+        self.discard(&earlier).await?;
+        self.state = UploadState {
+            resource_id: None,
+            acknowledged_bytes: 0,
+            in_flight_bytes: 0,
+            controllers: None,
+            ..earlier
+        };
+        (self.to_confirm, self.failures) = (false, 0);
+        self.state_file.sync(&self.state)
     }
 
     /// Checks what has to hold, and has MAAS make the image.

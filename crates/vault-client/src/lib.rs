@@ -9,8 +9,8 @@
 mod client;
 mod error;
 mod path;
-#[cfg(feature = "stand-in")]
-pub mod stand_in;
+#[cfg(test)]
+mod tests;
 mod token;
 
 pub use client::{AppRole, VaultAddress, VaultClient};

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::signature::{Described, Schemas, Signature};
 use crate::{
     access, approvals, audit, authorities, batches, bundles, certificates, control, drift,
-    event_sinks, events, experiments, explain, image_rollback, images, metrics, node_change,
-    node_claims, nodes, offboarding, onboard_plan, profiles, removal, roce, runs, secrets, sites,
-    slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
+    event_sinks, events, experiments, explain, image_rollback, image_verdicts, images, metrics,
+    node_change, node_claims, nodes, offboarding, onboard_plan, profiles, removal, roce, runs,
+    secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
 };
 
 /// A row: an operation as the document shows it.
@@ -159,6 +159,7 @@ fn of_control_plane() -> Vec<Row> {
         row!(POST "/api/v1/bundles/{bundle}/withdraw" bundles::withdraw "Let no site run a bundle"),
         row!(GET "/api/v1/images" images::list "Host images of sites"),
         row!(POST "/api/v1/images" images::record "Write down that an image was built, judged or uploaded").answers(&[200, 201]),
+        row!(POST "/api/v1/image-verdicts" image_verdicts::record "Write down what the lint found in an image's file").answers(&[201]),
         row!(GET "/api/v1/images/{image}" images::show "A host image at a site, with what happened to it"),
         row!(POST "/api/v1/images/{image}/transition" images::transition "Say whether an image may be deployed at a site"),
         row!(POST "/api/v1/images/{image}/delete" images::delete "Delete an image that nothing names"),

@@ -270,7 +270,7 @@ fn version(response: &HostResponse) -> Option<String> {
     }
     let info: Value = serde_json::from_slice(&response.body).ok()?;
     let version = info.get("version")?.as_str()?;
-    Some(version.chars().filter(|c| !c.is_control()).take(60).collect())
+    Some(version.chars().filter(|c| !gpuaas_types::text::is_invisible(*c)).take(60).collect())
 }
 
 /// The address of ours that a host sees.
@@ -295,7 +295,7 @@ fn next_action(verdict: Verdict, subject: &Subject, from: Option<&str>) -> Strin
         ),
         Verdict::TelemetrySimulated => "nothing to do: there is no edge to reach".to_owned(),
         Verdict::TelemetryNotExpected => format!(
-            "name a site bundle with telemetry in the node's profile, such as h200-ib@1.1.0, with \
+            "name a site bundle with telemetry in the node's profile, such as h200-ib@1.2.0, with \
              enable_netdata=1; or set it up on this host: {}",
             converge(" --allow NETWORK")
         ),

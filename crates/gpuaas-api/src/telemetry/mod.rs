@@ -33,6 +33,7 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::telemetry::{TelemetryReport, TelemetryVerdict};
 use gpuaas_types::{NodeState, Problem};
+use tokio::sync::SemaphorePermit;
 
 use crate::body::Key;
 use crate::ctx::Ctx;
@@ -50,6 +51,7 @@ pub(crate) async fn show(
     Key(node): Key,
 ) -> ApiResult<Json<TelemetryReport>> {
     let subject = subject(&ctx, &node).await?;
+    let _permit = permit(&ctx)?;
     Ok(Json(diagnose::diagnose(&subject, ctx.settings.telemetry).await))
 }
 
@@ -66,8 +68,7 @@ pub(crate) async fn read(
         problem(ProblemCode::TelemetryPathRefused).with_detail(detail)
     })?;
     let subject = subject(&ctx, node).await?;
-    let _permit =
-        ctx.telemetry_permits().try_acquire().map_err(|_| problem(ProblemCode::TelemetryBusy))?;
+    let _permit = permit(&ctx)?;
     let limits = ctx.settings.telemetry;
     let Some(target) = &subject.target else {
         return Err(refusal(&diagnose::diagnose(&subject, limits).await).into());
@@ -102,6 +103,11 @@ pub(crate) async fn read(
             }
         }
     }
+}
+
+/// One of the connections to hosts that may be open at once.
+fn permit(ctx: &Ctx) -> Result<SemaphorePermit<'_>, Problem> {
+    ctx.telemetry_permits().try_acquire().map_err(|_| problem(ProblemCode::TelemetryBusy))
 }
 
 /// `/api/v1/nodes/NODE/telemetry`, NODE, and what comes after it.

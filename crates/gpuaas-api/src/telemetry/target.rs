@@ -197,7 +197,8 @@ fn of_agent(facts: &Value, sim: bool) -> Option<(Ipv4Addr, String)> {
     let link = &facts.routes.iter().find(|route| route.prefix_length == 0)?.interface;
     let on_it = facts.addresses.iter().filter(|one| one.interface == *link);
     let ip = on_it.map(|one| one.address).find(|ip| usable(*ip, sim))?;
-    let link: String = link.chars().filter(|c| !c.is_control()).take(32).collect();
+    let link: String =
+        link.chars().filter(|c| !gpuaas_types::text::is_invisible(*c)).take(32).collect();
     Some((ip, format!("the agent, interface {link}")))
 }
 

@@ -2,7 +2,8 @@
 
 use gpuaas_types::api::List;
 use gpuaas_types::image::{
-    ImageDeletion, ImageRecordRequest, ImageRollback, ImageRollbackView, ImageTransition, ImageView,
+    ImageDeletion, ImageRecordRequest, ImageRollback, ImageRollbackView, ImageTransition,
+    ImageVerdict, ImageVerdictRequest, ImageView,
 };
 use reqwest::Method;
 
@@ -34,6 +35,17 @@ impl ApiClient {
     /// See [`ApiClient::add_site`].
     pub async fn record_image(&self, body: &ImageRecordRequest) -> Result<ImageView, Failure> {
         self.send(Method::POST, &["images"], Some(body)).await
+    }
+
+    /// `POST /api/v1/image-verdicts`.
+    ///
+    /// # Errors
+    /// See [`ApiClient::add_site`].
+    pub async fn record_image_verdict(
+        &self,
+        body: &ImageVerdictRequest,
+    ) -> Result<ImageVerdict, Failure> {
+        self.send(Method::POST, &["image-verdicts"], Some(body)).await
     }
 
     /// `POST /api/v1/images/IMAGE/transition`.

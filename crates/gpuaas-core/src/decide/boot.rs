@@ -10,10 +10,11 @@ use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::FabricMode;
 use gpuaas_types::{EffectKind, RunStatus, Timestamp};
 
-use super::decisions::{advised, next, park, park_with_checks, read, wait};
+use super::decisions::{advised, classified, next, park, park_with_checks, read, wait};
 use super::deploy::deploy_after_resume;
 use super::host_image::{IMAGE_BUILD, host_image_checks};
-use crate::failure;
+use crate::bootstrap_progress::{self, Callback, SiteBootstrap, latest};
+use crate::failure::{self, FailureStage};
 use crate::gates;
 use crate::record::{Report, ReportKind};
 use crate::snapshot::{Decision, Note, Read, Snapshot};
@@ -80,42 +81,66 @@ pub(super) fn enrollment_contested(s: &Snapshot<'_>) -> Option<Decision> {
     Some(park(s, ParkCode::EnrollmentContested, text))
 }
 
-/// Parks where the bootstrap reported a failure that an operator has not answered. What the scripts
-/// said while the run was parked was there to be seen when the operator let it go on.
-fn bootstrap_failed(s: &Snapshot<'_>, phase: BootstrapPhase) -> Option<Decision> {
+/// Parks if an operator has not answered the failure yet. What the scripts reported while the run was
+/// parked could be seen when the operator resumed it.
+fn bootstrap_failed(s: &Snapshot<'_>, failed: &Callback<'_>) -> Option<Decision> {
     let state = &s.run.state;
     let answered = state.parked_at.max(state.resumed_at).unwrap_or(s.run.created_at);
-    let report = s.report_after(answered, |kind| {
-        matches!(kind, ReportKind::Progress { phase: p, status: ProgressStatus::Failed, .. } if *p == phase)
-    })?;
-    let ReportKind::Progress { message, .. } = &report.kind else {
+    if failed.at <= answered {
         return None;
+    }
+    let (code, name, stage) = match failed.phase {
+        BootstrapPhase::SiteBootstrap => {
+            (ParkCode::SiteBootstrapFailed, "site bootstrap", FailureStage::SiteBootstrap)
+        }
+        BootstrapPhase::NodeBootstrap => {
+            (ParkCode::NodeBootstrapFailed, "node bootstrap", FailureStage::NodeBootstrap)
+        }
     };
-    let (code, name) = match phase {
-        BootstrapPhase::SiteBootstrap => (ParkCode::SiteBootstrapFailed, "site bootstrap"),
-        BootstrapPhase::NodeBootstrap => (ParkCode::NodeBootstrapFailed, "node bootstrap"),
+    let message = failed.message;
+    let row = failure::classify(stage, &[message]);
+    let is_stated = row.class != stage.class();
+    let class = if is_stated { format!(" ({})", row.name()) } else { String::new() };
+    let text = format!("the {name} says that it failed{class}: {message}");
+    let decision = classified(park(s, code, text), row.class);
+    if !is_stated {
+        return Some(decision);
+    }
+    let owner = if row.owner == Owner::InfraOperator { row.owner } else { code.row().owner };
+    Some(advised(decision, owner, format!("{}; {}", row.remedy, code.row().next_action)))
+}
+
+/// Waits for scripts whose latest attempt failed, which an operator knows: cloud-init
+/// runs them once, so only a person runs them again.
+fn rerun(s: &Snapshot<'_>, failed: &Callback<'_>) -> Decision {
+    let name = match failed.phase {
+        BootstrapPhase::SiteBootstrap => "site bootstrap",
+        BootstrapPhase::NodeBootstrap => "node bootstrap",
     };
-    let class = failure::classify(&[message]).map(failure::FailureClass::row);
-    let class_name = class.map_or_else(String::new, |row| format!(" ({})", row.name));
-    let decision = park(s, code, format!("the {name} says that it failed{class_name}: {message}"));
-    let Some(class) = class else { return Some(decision) };
-    let owner = if class.owner == Owner::InfraOperator { class.owner } else { code.row().owner };
-    Some(advised(decision, owner, format!("{}; {}", class.remedy, code.row().next_action)))
+    let text = format!("the {name} to run again on the host: it failed at {}", failed.at);
+    wait(s, WaitCode::BootstrapRerun, text, RECHECK_SECONDS)
+}
+
+/// Parks, or waits for another attempt.
+fn after_failure(s: &Snapshot<'_>, failed: &Callback<'_>) -> Decision {
+    bootstrap_failed(s, failed).or_else(|| look_meanwhile(s)).unwrap_or_else(|| rerun(s, failed))
+}
+
+/// The latest attempt of the node bootstrap, if it failed and the site bootstrap has not run since.
+fn node_failure<'a>(s: &Snapshot<'a>) -> Option<Callback<'a>> {
+    let failed = latest(s, BootstrapPhase::NodeBootstrap)
+        .filter(|said| said.status == ProgressStatus::Failed)?;
+    let site = latest(s, BootstrapPhase::SiteBootstrap);
+    let again = site.filter(|site| {
+        site.status != ProgressStatus::Failed && site.at != failed.at && site.is_after(&failed)
+    });
+    again.is_none().then_some(failed)
 }
 
 /// Waits for the first sign of the site bootstrap.
 #[must_use]
 pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
-    use BootstrapPhase::{NodeBootstrap, SiteBootstrap};
-    use ProgressStatus::{Failed, Started, Succeeded};
-    let signs = [
-        s.bootstrap_report(SiteBootstrap, Started),
-        s.bootstrap_report(SiteBootstrap, Succeeded),
-        s.bootstrap_report(SiteBootstrap, Failed),
-        s.bootstrap_report(NodeBootstrap, Started),
-        s.bootstrap_report(NodeBootstrap, Failed),
-        s.enrollment(),
-    ];
+    let signs = [s.report(|kind| matches!(kind, ReportKind::Progress { .. })), s.enrollment()];
     match earliest(&signs) {
         Some(at) => next(at, Vec::new()),
         None => look_meanwhile(s).unwrap_or_else(|| {
@@ -127,20 +152,19 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
 /// Waits for the site bootstrap to end.
 #[must_use]
 pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
-    use BootstrapPhase::{NodeBootstrap, SiteBootstrap};
-    use ProgressStatus::{Failed, Started, Succeeded};
-    let proven = [s.bootstrap_report(SiteBootstrap, Succeeded), s.enrollment()];
-    if let (None, Some(parked)) = (earliest(&proven), bootstrap_failed(s, SiteBootstrap)) {
-        return parked;
+    match bootstrap_progress::site_bootstrap(s) {
+        SiteBootstrap::Succeeded { at, .. } => next(at, Vec::new()),
+        SiteBootstrap::Failed(failed) => after_failure(s, &failed),
+        SiteBootstrap::Unheard | SiteBootstrap::Running(_) => {
+            // Its failure was not reported: the node bootstrap says why it did not go on.
+            if let Some(failed) = node_failure(s) {
+                return next(failed.at, Vec::new());
+            }
+            look_meanwhile(s).unwrap_or_else(|| {
+                wait(s, WaitCode::SiteBootstrap, "the site bootstrap to end", RECHECK_SECONDS)
+            })
+        }
     }
-    let signs =
-        [s.bootstrap_report(NodeBootstrap, Started), s.bootstrap_report(NodeBootstrap, Failed)];
-    if let Some(at) = earliest(&[proven, signs].concat()) {
-        return next(at, Vec::new());
-    }
-    look_meanwhile(s).unwrap_or_else(|| {
-        wait(s, WaitCode::SiteBootstrap, "the site bootstrap to end", RECHECK_SECONDS)
-    })
 }
 
 /// Waits for the agent to enroll.
@@ -149,16 +173,16 @@ pub fn node_bootstrap(s: &Snapshot<'_>) -> Decision {
     if let Some(report) = s.enrollment() {
         return next(report.at, Vec::new());
     }
-    bootstrap_failed(s, BootstrapPhase::NodeBootstrap).or_else(|| look_meanwhile(s)).unwrap_or_else(
-        || {
-            wait(
-                s,
-                WaitCode::NodeBootstrap,
-                "the node bootstrap to start the agent",
-                RECHECK_SECONDS,
-            )
-        },
-    )
+    if let SiteBootstrap::Failed(failed) = bootstrap_progress::site_bootstrap(s) {
+        return after_failure(s, &failed);
+    }
+    if let Some(failed) = node_failure(s) {
+        return after_failure(s, &failed);
+    }
+    look_meanwhile(s).unwrap_or_else(|| {
+        let text = "the node bootstrap to start the agent";
+        wait(s, WaitCode::NodeBootstrap, text, RECHECK_SECONDS)
+    })
 }
 
 /// Waits for the first heartbeat.
@@ -176,15 +200,17 @@ pub fn enrollment(s: &Snapshot<'_>) -> Decision {
 const DIAGNOSED_UNITS: [&str; 1] = ["gpuaas-node-agent.service"];
 
 /// What has to be true of the host: what the bundles say, and that the fabric of the profile is
-/// there.
+/// there. A slice host without its fabric is active and takes no slices: its gate `slice_ready` says so
+/// (docs/hosts.md#incomplete-slice-host).
 fn host_checks<'a>(s: &Snapshot<'a>) -> Result<Vec<HostCheck>, &'a str> {
     let mut checks = s.host_checks?.to_vec();
     match s.profile.fabric_mode {
+        _ if s.for_slices => {}
         FabricMode::Ethernet => {}
         FabricMode::Roce => checks.extend(
             s.roce.iter().map(|link| HostCheck::LinkUp { interface: link.interface.clone() }),
         ),
-        FabricMode::Ib => checks.push(HostCheck::InfinibandUp { count: 1 }),
+        FabricMode::Ib => checks.push(HostCheck::InfinibandUp { count: 1, interface: None }),
     }
     Ok(checks)
 }
@@ -278,22 +304,45 @@ pub fn confirmation(s: &Snapshot<'_>) -> Decision {
     if !is_read_as_deployed(s) && s.machine_since(s.effort_since()).is_none() {
         return read(s, Read::Machine);
     }
-    let checks = s.apply_check_skips(gates::completion_gates(s));
-    match checks.iter().find(|c| !c.passed) {
-        None => Decision::Finish {
+    let checks = gates::completion_gates(s);
+    let failing = || checks.iter().filter(|check| !check.passed);
+    let Some(first) = failing().next() else {
+        return Decision::Finish {
             status: RunStatus::Succeeded,
             notes: vec![Note::new(TimelineCode::NodeActive, "every completion gate passed")],
             checks,
-        },
-        Some(gate) if gate.name == gates::NODE_BOOTSTRAP && gates::callback_is_pending(s) => wait(
-            s,
-            WaitCode::NodeBootstrapCallback,
-            "the node bootstrap's last callback",
-            gates::CALLBACK_GRACE_SECONDS,
-        ),
-        Some(gate) => {
-            let text = format!("gate {}: {}", gate.name, gate.evidence);
-            park_with_checks(s, ParkCode::CompletionGateFailed, text, checks)
-        }
+        };
+    };
+    if let Some(gate) = failing().find(|gate| pending(s, &gate.name).is_none()) {
+        let text = format!("gate {}: {}", gate.name, gate.evidence);
+        return park_with_checks(s, ParkCode::CompletionGateFailed, text, checks);
     }
+    pending(s, &first.name).unwrap_or_else(|| read(s, Read::Machine))
+}
+
+/// The wait for a gate that does not pass yet; none: nothing that would open it is under way.
+fn pending(s: &Snapshot<'_>, gate: &str) -> Option<Decision> {
+    let answered = |failed: &Callback<'_>| s.run.state.resumed_at.is_some_and(|at| at >= failed.at);
+    if gate == gates::SITE_BOOTSTRAP {
+        return match bootstrap_progress::site_bootstrap(s) {
+            SiteBootstrap::Running(said) => {
+                let text =
+                    format!("the site bootstrap, which runs again since {}, to end", said.at);
+                Some(wait(s, WaitCode::SiteBootstrap, text, RECHECK_SECONDS))
+            }
+            SiteBootstrap::Failed(failed) if answered(&failed) => Some(rerun(s, &failed)),
+            _ => None,
+        };
+    }
+    if gate != gates::NODE_BOOTSTRAP {
+        return None;
+    }
+    if gates::callback_is_pending(s) {
+        let text = "the node bootstrap's last callback";
+        let seconds = gates::CALLBACK_GRACE_SECONDS;
+        return Some(wait(s, WaitCode::NodeBootstrapCallback, text, seconds));
+    }
+    let failed = latest(s, BootstrapPhase::NodeBootstrap)
+        .filter(|said| said.status == ProgressStatus::Failed)?;
+    answered(&failed).then(|| rerun(s, &failed))
 }

@@ -10,12 +10,17 @@ use gpuaas_types::{EffectKind, NodeState, RunStatus, Step, TaskId};
 
 use super::boot::HOST_ADDRESSES;
 use super::fixture::{Case, at, id, machine, parked, waiting};
+use crate::gates::COMPLETION_GATES;
 use crate::record::ReportKind;
 use crate::run_state::{HostValues, ReadFailure};
 use crate::snapshot::{Decision, Read};
 
 fn progress(phase: BootstrapPhase, status: ProgressStatus) -> ReportKind {
-    ReportKind::Progress { phase, status, message: "m".to_owned() }
+    ReportKind::Progress { phase, status, attempt: None, message: "m".to_owned() }
+}
+
+fn numbered(phase: BootstrapPhase, status: ProgressStatus, attempt: u64) -> ReportKind {
+    ReportKind::Progress { phase, status, attempt: Some(attempt), message: "m".to_owned() }
 }
 
 fn enrolled() -> ReportKind {
@@ -62,17 +67,24 @@ fn a_failed_site_bootstrap_is_the_cause_also_when_the_node_part_gave_up_after_it
         .report(progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Failed), 5.5);
     assert_eq!(parked(&case.decide()), "site_bootstrap_failed");
     case.run.state.parked_at = Some(at(6.0));
-    let resumed =
-        case.report(progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded), 8.0);
-    assert_eq!(resumed.next(), (Step::NodeBootstrap, 5.5));
+    case.run.state.resume(at(7.0));
+    let resumed = case.read(machine(status::DEPLOYED), 7.5);
+    assert_eq!(
+        waiting(&resumed.decide()),
+        "bootstrap_rerun",
+        "only a person runs the scripts again"
+    );
+    let again =
+        resumed.report(progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Succeeded), 8.0);
+    assert_eq!(again.next(), (Step::NodeBootstrap, 8.0));
 }
 
 /// A person ran the scripts again, in vain, before the cause was found and the run was resumed.
 #[test]
 fn a_failure_from_before_the_resume_does_not_park_again() {
-    for (step, phase, waits_for) in [
-        (Step::SiteBootstrap, BootstrapPhase::SiteBootstrap, "site_bootstrap"),
-        (Step::NodeBootstrap, BootstrapPhase::NodeBootstrap, "node_bootstrap"),
+    for (step, phase) in [
+        (Step::SiteBootstrap, BootstrapPhase::SiteBootstrap),
+        (Step::NodeBootstrap, BootstrapPhase::NodeBootstrap),
     ] {
         let failed = || progress(phase, ProgressStatus::Failed);
         let mut case = Case::new(step).read(machine(status::DEPLOYED), 1.0).report(failed(), 5.0);
@@ -80,7 +92,7 @@ fn a_failure_from_before_the_resume_does_not_park_again() {
         let mut case = case.report(failed(), 7.0);
         case.run.state.resume(at(8.0));
         let mut case = case.read(machine(status::DEPLOYED), 8.5);
-        assert_eq!(waiting(&case.decide()), waits_for);
+        assert_eq!(waiting(&case.decide()), "bootstrap_rerun");
         case = case.report(failed(), 9.0);
         assert!(parked(&case.decide()).ends_with("bootstrap_failed"), "it failed once more");
     }
@@ -177,6 +189,116 @@ fn all_seven_gates_or_not_active() {
     assert!(matches!(late.decide(), Decision::Finish { .. }), "an absent callback is tolerated");
 }
 
+/// Every subset of the callbacks of a healthy host: no loss parks it, and none holds it for longer
+/// than the grace of the last callback.
+#[test]
+fn lost_callbacks_never_park_a_healthy_host() {
+    use BootstrapPhase::{NodeBootstrap, SiteBootstrap};
+    use ProgressStatus::{Started, Succeeded};
+    let all = [
+        (numbered(SiteBootstrap, Started, 1), 2.0),
+        (numbered(SiteBootstrap, Succeeded, 1), 3.0),
+        (numbered(NodeBootstrap, Started, 2), 3.5),
+        (numbered(NodeBootstrap, Succeeded, 2), 6.0),
+    ];
+    for heard in 0..16u32 {
+        let mut case = Case::new(Step::BootstrapFetch).read(machine(status::DEPLOYED), 1.0);
+        for (number, (kind, seconds)) in all.iter().enumerate() {
+            if heard & (1 << number) != 0 {
+                case = case.report(kind.clone(), *seconds);
+            }
+        }
+        case = case.report(enrolled(), 4.0).report(ReportKind::FirstHeartbeat, 5.0);
+        case.node.state = NodeState::Enrolling;
+        for step in [Step::BootstrapFetch, Step::SiteBootstrap, Step::NodeBootstrap] {
+            case.run.step = step;
+            assert!(matches!(case.decide(), Decision::Next { .. }), "{heard:04b} {step}");
+        }
+        case.run.step = Step::Confirmation;
+        match case.decide() {
+            Decision::Finish { .. } => {}
+            early => assert_eq!(waiting(&early), "node_bootstrap_callback", "{heard:04b}"),
+        }
+        case.now = at(70.0);
+        assert!(matches!(case.decide(), Decision::Finish { .. }), "{heard:04b}");
+    }
+}
+
+/// A failure is followed by a success, and that by another failure: the last attempt holds, however
+/// late a report of an earlier one arrives, and whatever the agent of the earlier one does.
+#[test]
+fn stale_success_does_not_open_a_gate() {
+    use BootstrapPhase::{NodeBootstrap, SiteBootstrap};
+    use ProgressStatus::{Failed, Started, Succeeded};
+    let mut case = Case::new(Step::Confirmation)
+        .read(machine(status::DEPLOYED), 1.0)
+        .report(numbered(SiteBootstrap, Failed, 1), 2.0)
+        .report(numbered(SiteBootstrap, Succeeded, 2), 3.0)
+        .report(numbered(NodeBootstrap, Started, 3), 3.0)
+        .report(enrolled(), 4.0)
+        .report(ReportKind::FirstHeartbeat, 5.0)
+        .report(numbered(NodeBootstrap, Succeeded, 3), 6.0);
+    case.node.state = NodeState::Enrolling;
+    assert!(matches!(case.decide(), Decision::Finish { .. }));
+    let running = case.clone().report(numbered(SiteBootstrap, Started, 4), 7.0);
+    assert_eq!(waiting(&running.decide()), "site_bootstrap");
+    for late in
+        [(SiteBootstrap, Succeeded, 2), (NodeBootstrap, Succeeded, 3), (SiteBootstrap, Started, 4)]
+    {
+        let failed = case
+            .clone()
+            .report(numbered(SiteBootstrap, Failed, 4), 7.0)
+            .report(numbered(late.0, late.1, late.2), 8.0);
+        let Decision::Park { park, .. } = failed.decide() else { panic!("{:?}", failed.decide()) };
+        assert_eq!(park.code, "completion_gate_failed");
+        assert!(park.text.contains("gate_site_bootstrap"), "{}", park.text);
+    }
+    let mended = case
+        .report(numbered(SiteBootstrap, Failed, 4), 7.0)
+        .report(numbered(NodeBootstrap, Started, 6), 8.0)
+        .report(numbered(NodeBootstrap, Succeeded, 6), 8.5);
+    assert!(matches!(mended.decide(), Decision::Finish { .. }), "the success of 5 was lost");
+}
+
+/// The node bootstrap of an earlier attempt installed the agent, which enrolls while the site bootstrap
+/// fails again: that is no evidence of the later attempt.
+#[test]
+fn agent_of_an_earlier_attempt_proves_nothing() {
+    use BootstrapPhase::{NodeBootstrap, SiteBootstrap};
+    use ProgressStatus::{Failed, Started, Succeeded};
+    let mut case = Case::new(Step::Confirmation)
+        .read(machine(status::DEPLOYED), 1.0)
+        .report(numbered(SiteBootstrap, Succeeded, 1), 2.0)
+        .report(numbered(NodeBootstrap, Started, 2), 2.5)
+        .report(numbered(NodeBootstrap, Failed, 2), 3.0)
+        .report(numbered(SiteBootstrap, Failed, 3), 4.0)
+        .report(enrolled(), 5.0)
+        .report(ReportKind::FirstHeartbeat, 5.5);
+    case.node.state = NodeState::Enrolling;
+    assert_eq!(parked(&case.decide()), "completion_gate_failed");
+    case.run.state.parked_at = Some(at(6.0));
+    case.run.state.resume(at(7.0));
+    let resumed = case.read(machine(status::DEPLOYED), 7.5);
+    assert_eq!(waiting(&resumed.decide()), "bootstrap_rerun");
+}
+
+#[test]
+fn no_override_opens_a_completion_gate() {
+    let mut case = confirming()
+        .report(progress(BootstrapPhase::SiteBootstrap, ProgressStatus::Failed), 5.5)
+        .report(progress(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded), 5.0);
+    for gate in COMPLETION_GATES {
+        let skipped = ReportKind::CheckSkipped {
+            check: gate.to_owned(),
+            actor: "ann".to_owned(),
+            reason: "it is fine".to_owned(),
+            until: at(1000.0),
+        };
+        case = case.report(skipped, 6.0);
+    }
+    assert_eq!(parked(&case.decide()), "completion_gate_failed");
+}
+
 #[test]
 fn diagnostics_are_issued_once_and_their_failure_parks() {
     let mut case = Case::new(Step::PrereqChecks).read(machine(status::DEPLOYED), 1.0);
@@ -201,10 +323,10 @@ fn diagnostics_are_issued_once_and_their_failure_parks() {
 #[test]
 fn bundles_that_cannot_be_read_park_the_run() {
     let mut case = Case::new(Step::PrereqChecks);
-    case.host_checks = Err("there is no bundle h200-ib@1.1.0".to_owned());
+    case.host_checks = Err("there is no bundle h200-ib@1.2.0".to_owned());
     let Decision::Park { park, .. } = case.decide() else { panic!("{:?}", case.decide()) };
     assert_eq!(park.code, "host_checks_unknown");
-    assert!(park.text.contains("h200-ib@1.1.0"), "{}", park.text);
+    assert!(park.text.contains("h200-ib@1.2.0"), "{}", park.text);
 }
 
 #[test]
@@ -224,6 +346,7 @@ fn what_a_host_derived_from_its_address_is_compared_once_the_machine_is_deployed
     let check = |passed| CheckResult {
         name: HOST_ADDRESSES.to_owned(),
         passed,
+        verified: true,
         evidence: "a and b would both have 192.168.0.7".to_owned(),
         at: case.snapshot().now,
     };
@@ -234,6 +357,21 @@ fn what_a_host_derived_from_its_address_is_compared_once_the_machine_is_deployed
     case.run.state.checks.insert(HOST_ADDRESSES.to_owned(), bad.clone());
     let Decision::Park { park, .. } = case.decide() else { panic!("{:?}", case.decide()) };
     assert_eq!((park.code.as_str(), park.text), ("prerequisite_missing", bad.evidence));
+}
+
+/// A slice host without its fabric is active and takes no slices (docs/hosts.md#incomplete-slice-host).
+#[test]
+fn the_fabric_of_a_slice_host_does_not_hold_its_run() {
+    let mut case = Case::new(Step::PrereqChecks);
+    case.for_slices = true;
+    for fabric_mode in [FabricMode::Ib, FabricMode::Roce, FabricMode::Ethernet] {
+        case.profile.fabric_mode = fabric_mode;
+        let decision = case.decide();
+        assert!(
+            matches!(decision, Decision::IssueTask(TaskSpec::Diagnostics { .. })),
+            "{decision:?}"
+        );
+    }
 }
 
 #[test]

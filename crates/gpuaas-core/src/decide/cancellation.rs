@@ -7,6 +7,7 @@ use gpuaas_types::{EffectKind, RunStatus, Step};
 
 use super::decisions::{advance_to, park};
 use super::drive::probe_intent;
+use super::machine_tag;
 use super::release::{ReleaseOptions, released_machine};
 use crate::snapshot::{Decision, Note, Snapshot};
 
@@ -38,6 +39,11 @@ pub(super) fn cancel(s: &Snapshot<'_>) -> Option<Decision> {
             );
             Some(advance_to(Step::ReleaseForCancel, s.now, vec![note]))
         }
+        CancelPolicy::Now | CancelPolicy::AfterEffect if machine_tag::was_given(s) => {
+            let text = "removing the tag of its kernel's arguments first";
+            let note = Note::new(TimelineCode::Cancelling, text);
+            Some(advance_to(Step::ReleaseForCancel, s.now, vec![note]))
+        }
         CancelPolicy::Now | CancelPolicy::AfterEffect => {
             Some(cancelled("nothing is left under way by it"))
         }
@@ -67,7 +73,8 @@ pub(super) fn release_for_cancel(s: &Snapshot<'_>) -> Decision {
         return cancelled("this run did not deploy the machine: it stays in MAAS as it is");
     }
     match released_machine(s, ReleaseOptions { erase: false, any_owner: false }) {
-        Ok(_) => cancelled("the machine is released"),
+        Ok(machine) => machine_tag::untag_leaving(s, machine)
+            .unwrap_or_else(|| cancelled("the machine is released")),
         Err(Decision::Park { park, .. }) if park.code == ParkCode::MachineRepurposed => {
             cancelled("the machine belongs to another MAAS user: it stays in MAAS as it is")
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuaas_types::Step;
-use gpuaas_types::api::CheckResult;
+use gpuaas_types::api::{CheckResult, Owner};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::scripts::{MaasScript, ScriptKind};
 
@@ -114,10 +114,10 @@ fn a_lost_answer_to_a_script_is_probed_among_the_scripts() {
     region(&mut case, 5.0, &["nvme"]);
     case.now = at(6.0);
     assert_eq!(waiting(&case.decide()), "unknown_outcome");
-    region(&mut case, 40.0, &["nvme"]);
-    case.now = at(41.0);
+    region(&mut case, 400.0, &["nvme"]);
+    case.now = at(401.0);
     assert_eq!(case.decide(), Decision::Settle { happened: false });
-    region(&mut case, 40.0, &["nvme", "gpu"]);
+    region(&mut case, 400.0, &["nvme", "gpu"]);
     assert_eq!(case.decide(), Decision::Settle { happened: true });
     assert_eq!(case.accepted().next().0, Step::Commission);
 }
@@ -283,7 +283,38 @@ fn a_crash_between_intent_and_answer_is_probed_like_a_lost_answer() {
     assert_eq!(case.decide(), Decision::Read(Read::Machine));
     let mut case = case.read(machine(status::NEW), 30.0);
     case.now = at(31.0);
+    assert_eq!(waiting(&case.decide()), "unknown_outcome");
+    let mut case = case.read(machine(status::NEW), 400.0);
+    case.now = at(401.0);
     assert_eq!(case.decide(), Decision::Settle { happened: false });
+}
+
+/// MAAS names the BMC each time: that is the reason, and what is to be done about.
+#[test]
+fn commissioning_that_the_bmc_keeps_from_happening_names_the_bmc() {
+    let text = "MAAS is unavailable: No rack controllers can access the BMC of node n128";
+    let mut case = Case::new(Step::Commission).read(machine(status::NEW), 1.0);
+    let away = Outcome::Unknown { code: "maas_unavailable".to_owned(), text: text.to_owned() };
+    for second in [10.0, 100.0, 200.0, 300.0] {
+        case = case.intent_after(commission(), second, away.clone());
+        case = case.read(machine(status::NEW), second + 2.0);
+        case.now = at(second + 3.0);
+        assert_eq!(waiting(&case.decide()), "unknown_outcome", "it may have been committed");
+        case = case.read(machine(status::NEW), second + 25.0);
+        case.now = at(second + 26.0);
+        if second < 300.0 {
+            assert_eq!(case.decide(), Decision::Settle { happened: false }, "MAAS has answered");
+            let none = Outcome::did_not_happen("as it was".to_owned());
+            case.run.state.record_outcome(none, case.now);
+        }
+    }
+    let Decision::Park { park, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+    assert_eq!(
+        (park.code.as_str(), park.owner),
+        ("unknown_outcome_unresolved", Owner::InfraOperator)
+    );
+    assert!(park.text.contains("cannot reach the machine's BMC") && park.text.contains("n128"));
+    assert!(park.next_action.contains("the BMC answers"), "{}", park.next_action);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::{Step, Timestamp};
 
 use crate::effect::Outcome;
+use crate::failure::{self, FailureClass};
 use crate::run_state::ReadFailure;
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
@@ -27,6 +28,14 @@ pub(crate) fn advised(mut decision: Decision, owner: Owner, next_action: String)
     if let Decision::Park { park, .. } = &mut decision {
         park.owner = owner;
         park.next_action = next_action;
+    }
+    decision
+}
+
+/// A park whose cause was stated: its class says more than its code.
+pub(crate) fn classified(mut decision: Decision, class: FailureClass) -> Decision {
+    if let Decision::Park { park, .. } = &mut decision {
+        park.failure_class = Some(class);
     }
     decision
 }
@@ -99,6 +108,7 @@ pub(crate) fn park_with_checks(
             evidence,
             next_action: code.row().next_action.to_owned(),
             actions: Vec::new(),
+            failure_class: Some(failure::class_of_park(code, s.run.step)),
             looks_again_at: None,
         },
         checks,

@@ -4,15 +4,18 @@ use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{EffectKind, Step, Timestamp};
 
+use super::change_guard::{ExpectedUse, expected_use};
 use super::decisions::{
-    advance_to, advised, confirmed_machine, maas_warning, next, park, park_with_evidence, read,
-    wait, wait_for_maas,
+    advance_to, advised, classified, confirmed_machine, maas_warning, next, park,
+    park_with_evidence, read, wait, wait_for_maas,
 };
 use super::drive::drive_effect;
+use super::machine_tag::tag_again;
 use super::release::{ReleaseOptions, released_machine, released_note};
-use crate::effect::{Effect, Outcome};
-use crate::failure::{self, Retry};
+use crate::effect::{Effect, Intent, Outcome};
+use crate::failure::{self, FailureStage, Retry};
 use crate::policy;
+use crate::run_state::DeployEvents;
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
 fn deploy_effect(s: &Snapshot<'_>) -> Effect {
@@ -35,17 +38,26 @@ fn rebooted_at(s: &Snapshot<'_>) -> Option<Timestamp> {
 /// The deployment that is under way, as it was asked for; else as the profile asks for it. A run
 /// that got another revision of its profile meanwhile follows what it asked for to its end.
 fn asked_deployment(s: &Snapshot<'_>) -> Effect {
-    let begun = s.run.state.intent.as_ref().filter(|intent| {
+    begun_deployment(s).map_or_else(|| deploy_effect(s), |intent| intent.effect.clone())
+}
+
+/// The deployment that is under way: MAAS took it, or it is not known whether it did.
+fn begun_deployment<'a>(s: &Snapshot<'a>) -> Option<&'a Intent> {
+    s.run.state.intent.as_ref().filter(|intent| {
         let without_effect =
             matches!(intent.outcome, Some(Outcome::Rejected { .. } | Outcome::NotSent { .. }));
         matches!(intent.effect, Effect::Deploy { .. }) && !without_effect
-    });
-    begun.map_or_else(|| deploy_effect(s), |intent| intent.effect.clone())
+    })
 }
 
 /// Submits the deployment and follows it to curtin's reboot.
 #[must_use]
 pub fn deploy(s: &Snapshot<'_>) -> Decision {
+    if begun_deployment(s).is_none()
+        && let Some(decision) = tag_again(s)
+    {
+        return decision;
+    }
     let intent = match drive_effect(s, asked_deployment(s)) {
         Ok(intent) => intent,
         Err(decision) => return decision,
@@ -62,6 +74,29 @@ pub fn deploy(s: &Snapshot<'_>) -> Decision {
         }
         Some(other) => park_machine_taken(s, other),
     }
+}
+
+/// Somebody else had the machine before it was deployed, and gave it back: its disks and links may be
+/// theirs, so they are set up again. None: nobody had it, or has it no longer.
+pub(super) fn prepare_again(s: &Snapshot<'_>) -> Option<Decision> {
+    let had_it = [ParkCode::MachineTaken, ParkCode::MachineRepurposed, ParkCode::MachineInUse];
+    let prepared = matches!(s.run.step, Step::RoceLinks | Step::MachineTag | Step::Deploy);
+    let free = prepared && expected_use(s) == ExpectedUse::Free;
+    if !free || !s.run.state.looked_after_park(&had_it) {
+        return None;
+    }
+    let machine = match confirmed_machine(s) {
+        Ok(machine) => machine,
+        Err(decision) => return Some(decision),
+    };
+    let step = match machine.status {
+        status::READY => Step::PrepareStorage,
+        status::NEW => Step::RegisterScripts,
+        _ => return None,
+    };
+    let label = status::label(machine.status);
+    let text = format!("MAAS says {label} again: what others may have changed is prepared anew");
+    Some(advance_to(step, s.now, vec![Note::new(TimelineCode::DeployAgain, text)]))
 }
 
 /// Follows the deployed system to the moment it asks for its user-data.
@@ -182,7 +217,7 @@ fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
     }
     let description = &machine.error_description;
     let alarm = events.alarm.as_deref().unwrap_or_default();
-    let class = failure::classify_deployment(events.rebooted, &[description, alarm]);
+    let row = failure::classify(stage_of(events), &[description, alarm]);
     let text = if alarm.is_empty() {
         description.clone()
     } else {
@@ -190,11 +225,10 @@ fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
     };
     let used = s.run.state.visits(Step::ReleaseForRetry);
     let allowed = s.profile.max_deploy_retry_attempts;
-    let row = class.row();
     let retry =
         row.retry == Retry::ByProfile && s.profile.enable_deploy_retry_on_datasource_failure;
     if s.run.state.retried_at.is_some_and(|at| at > deploy_intended_at(s)) {
-        let text = format!("{}: {text}; an operator retries", row.name);
+        let text = format!("{}: {text}; an operator retries", row.name());
         return advance_to(
             Step::ReleaseForRetry,
             s.now,
@@ -202,7 +236,7 @@ fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
         );
     }
     if retry && used < allowed {
-        let text = format!("{}: {text}; retry {} of {allowed}", row.name, used + 1);
+        let text = format!("{}: {text}; retry {} of {allowed}", row.name(), used + 1);
         return advance_to(
             Step::ReleaseForRetry,
             s.now,
@@ -210,16 +244,26 @@ fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
         );
     }
     let why = if retry { format!(", after {used} retries") } else { String::new() };
-    advised(
+    let parked = advised(
         park_with_evidence(
             s,
             ParkCode::DeployFailed,
-            format!("deployment failed ({}){why}: {text}", row.name),
+            format!("deployment failed ({}){why}: {text}", row.name()),
             events.alarm.iter().map(|alarm| maas_warning(alarm)).collect(),
         ),
         row.owner,
         row.advice(),
-    )
+    );
+    classified(parked, row.class)
+}
+
+/// How far the deployment came, by the events of the machine.
+const fn stage_of(events: &DeployEvents) -> FailureStage {
+    match (events.rebooted, events.installing) {
+        (true, _) => FailureStage::FirstBoot,
+        (false, true) => FailureStage::Installation,
+        (false, false) => FailureStage::BeforeInstallation,
+    }
 }
 
 /// Releases a failed deployment: MAAS takes no second deploy otherwise (docs/maas.md#deploying).

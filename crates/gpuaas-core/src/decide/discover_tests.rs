@@ -5,7 +5,7 @@ use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::spec::TakeOver;
 
 use super::fixture::{Case, at, machine, parked, unknown, waiting};
-use crate::effect::Effect;
+use crate::effect::{Effect, LATE_EXECUTION_SECONDS, Outcome};
 use crate::record::ReportKind;
 use crate::run_state::{
     Candidate, MachineFacts, MachineOrigin, MachineSearch, PowerFacts, PowerReading,
@@ -81,11 +81,38 @@ fn create_with_a_lost_answer_is_looked_for_before_it_is_repeated() {
     assert_eq!(waiting(&case.decide()), "unknown_outcome");
     case.run.state.found.as_mut().unwrap().asked_at = at(60.0);
     case.now = at(60.5);
+    assert_eq!(waiting(&case.decide()), "unknown_outcome");
+    case.run.state.found.as_mut().unwrap().asked_at = at(8.0 + LATE_EXECUTION_SECONDS);
+    case.now = at(8.5 + LATE_EXECUTION_SECONDS);
     assert_eq!(case.decide(), Decision::Settle { happened: false });
     case.run.state.found.as_mut().unwrap().candidates.push(candidate("a"));
     assert_eq!(case.decide(), Decision::Settle { happened: true });
     assert_eq!(
         case.accepted().decide(),
+        Decision::Adopt { system_id: "a".to_owned(), origin: MachineOrigin::Created }
+    );
+}
+
+/// A second create is refused because the first, of which nobody heard, made the machine: it is looked for.
+#[test]
+fn create_that_is_refused_after_an_unknown_one_finds_its_machine() {
+    let mut case = discovering(vec![], vec![]);
+    case.node.hardware.mac_addresses.push("00:16:3e:00:00:01".to_owned());
+    let mut case = case.intent(Effect::CreateMachine, 6.0, None);
+    case.run.state.record_outcome(unknown().unwrap(), at(7.0));
+    case.run.state.record_outcome(Outcome::did_not_happen("not listed".to_owned()), at(400.0));
+    let exists = Outcome::Rejected {
+        code: "maas_validation".to_owned(),
+        text: "hostname: exists; mac_addresses: exists".to_owned(),
+        conflict: false,
+    };
+    let mut case = case.intent_after(Effect::CreateMachine, 410.0, exists);
+    case.now = at(420.0);
+    assert_eq!(case.decide(), Decision::Read(Read::FindMachine));
+    let found = case.run.state.found.as_mut().unwrap();
+    (found.asked_at, found.candidates) = (at(415.0), vec![candidate("a")]);
+    assert_eq!(
+        case.decide(),
         Decision::Adopt { system_id: "a".to_owned(), origin: MachineOrigin::Created }
     );
 }

@@ -2,11 +2,18 @@
 //!
 //! An intent whose outcome nobody knows is *probed*: what the effect would show in is read, and
 //! compared with what was asked. See [`crate::effect`] for why it is never just repeated.
+//!
+//! "It did not happen" needs proof: MAAS refused the call, or it never left, or it was given up so long
+//! ago that neither the region nor a proxy can still carry it out ([`Intent::doubt_seconds`]), and a
+//! read after that shows no trace of it. "It happened" is proven by one read that shows it; also by one
+//! after a refusal, where an earlier try of the same call had no answer: MAAS refuses what it has done
+//! already.
 
 use gpuaas_types::Timestamp;
+use gpuaas_types::api::Owner;
 use gpuaas_types::codes::{ParkCode, WaitCode};
 
-use super::decisions::{park, read, region_wait, wait, wait_for_region};
+use super::decisions::{advised, park, read, region_wait, wait, wait_for_region};
 use crate::effect::{Effect, Intent, Outcome, Probe, ProbeTarget};
 use crate::snapshot::{Decision, Read, Snapshot};
 
@@ -14,8 +21,10 @@ use crate::snapshot::{Decision, Read, Snapshot};
 const MAX_TRIES: u32 = 4;
 /// Seconds after which a call that never left is tried again, unless the region comes back before.
 const UNSENT_SECONDS: f64 = 5.0;
-/// Seconds between two reads while an unknown outcome is open.
+/// Seconds between two reads while an unknown outcome is open, at first and at most. Later ones are
+/// further apart: a region that does not answer has enough to do.
 const PROBE_SECONDS: f64 = 5.0;
+const LONGEST_PROBE_SECONDS: f64 = 30.0;
 
 /// Carries `effect` from intent to a known outcome.
 ///
@@ -88,8 +97,17 @@ fn after_rejection(
 ) -> Decision {
     let ended = intent.ended_at.unwrap_or(intent.at);
     let reread = last_read_at(s, &effect).is_some_and(|at| at > ended);
-    if !reread && effect.probe_target() != ProbeTarget::Candidates {
+    let doubtful = intent.may_have_been_done_before();
+    if !reread && (doubtful || effect.probe_target() != ProbeTarget::Candidates) {
         return read(s, read_that_shows(&effect));
+    }
+    if doubtful {
+        if took_effect(s, intent) || is_in_requested_state(s, &effect) {
+            return Decision::Settle { happened: true };
+        }
+        if s.run.state.resumed_at.is_some_and(|at| at > ended) {
+            return Decision::Do(effect);
+        }
     }
     if conflict && intent.number < MAX_TRIES {
         return retry_unsent(s, intent, effect, code, text);
@@ -120,7 +138,10 @@ fn last_read_at(s: &Snapshot<'_>, effect: &Effect) -> Option<Timestamp> {
     match effect.probe_target() {
         ProbeTarget::Candidates => state.found.as_ref().map(|found| found.asked_at),
         ProbeTarget::Scripts => state.region_scripts.as_ref().map(|region| region.asked_at),
-        ProbeTarget::Tag => state.tag.as_ref().map(|tag| tag.asked_at),
+        ProbeTarget::Tag => match effect {
+            Effect::WriteTag { name, .. } => state.tag_of_name(name).map(|tag| tag.asked_at),
+            _ => None,
+        },
         ProbeTarget::Machine => s.observation.map(|o| o.read_at),
     }
 }
@@ -136,39 +157,80 @@ fn took_effect(s: &Snapshot<'_>, intent: &Intent) -> bool {
             region.is_some_and(|region| region.digests.get(name) == Some(digest))
         }
         Effect::WriteTag { name, kernel_opts, .. } => {
-            let tag = s.run.state.tag.as_ref().filter(|tag| tag.name == *name);
+            let tag = s.run.state.tag_of_name(name);
             tag.is_some_and(|tag| tag.kernel_opts.as_ref() == Some(kernel_opts))
         }
-        effect => s.observation.is_some_and(|o| effect.probe(intent.before, o) == Probe::Happened),
+        effect => s.observation.is_some_and(|o| {
+            effect.probe(intent.before, o) == Probe::Happened && !is_of_another_owner(s, effect)
+        }),
     }
+}
+
+/// Whether the machine is where the effect brings it, and nobody else's.
+fn is_in_requested_state(s: &Snapshot<'_>, effect: &Effect) -> bool {
+    let seen = s.observation.filter(|_| effect.probe_target() == ProbeTarget::Machine);
+    let machine = seen.and_then(|seen| Some((seen.machine.as_ref()?, seen)));
+    machine.is_some_and(|(machine, seen)| effect.is_shown_by(machine, seen))
+        && !is_of_another_owner(s, effect)
+}
+
+/// Whether what the machine shows is another user's: who deploys or commissions a machine owns it.
+fn is_of_another_owner(s: &Snapshot<'_>, effect: &Effect) -> bool {
+    let machine = s.observation.and_then(|seen| seen.machine.as_ref());
+    let owner = machine.and_then(|machine| machine.owner.as_deref());
+    let other = |owner| !s.maas_user.is_empty() && owner != s.maas_user;
+    effect.takes_machine() && owner.is_some_and(other)
+}
+
+/// What to do about a BMC that MAAS cannot reach.
+const BMC_ADVICE: &str = "check that the BMC answers and that MAAS has its address, user and password, \
+                          then `gpuaas run retry RUN --reason WHY`";
+
+/// Whether MAAS' text says that the machine's BMC is the cause.
+fn names_bmc(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["bmc", "power"].iter().any(|word| text.contains(word))
 }
 
 fn never_took_effect(s: &Snapshot<'_>, intent: &Intent) -> Decision {
     let kind = intent.effect.kind();
-    let text = format!("{kind} was tried {MAX_TRIES} times and never took effect");
-    park(s, ParkCode::UnknownOutcomeUnresolved, text)
+    let code = ParkCode::UnknownOutcomeUnresolved;
+    let tried = format!("{kind} was tried {MAX_TRIES} times and never took effect");
+    match intent.given_up.as_ref().map(|given_up| given_up.text.as_str()) {
+        Some(text) if names_bmc(text) => {
+            let text = format!("MAAS cannot reach the machine's BMC: {text}; {tried}");
+            advised(park(s, code, text), Owner::InfraOperator, BMC_ADVICE.to_owned())
+        }
+        Some(text) => park(s, code, format!("{tried}: {text}")),
+        None => park(s, code, tried),
+    }
 }
 
 /// What brings an intent of unknown outcome closer to a known one.
 pub(crate) fn probe_intent(s: &Snapshot<'_>, intent: &Intent) -> Decision {
-    let known_at = intent.ended_at.unwrap_or(intent.at);
+    let known_at = intent.given_up_at();
     let Some(asked_at) = last_read_at(s, &intent.effect).filter(|at| *at > known_at) else {
         return read(s, read_that_shows(&intent.effect));
     };
     if took_effect(s, intent) {
         return Decision::Settle { happened: true };
     }
-    if asked_at.seconds_since(intent.at) >= intent.effect.settle_seconds() {
+    if asked_at.seconds_since(known_at) >= intent.doubt_seconds() {
         if intent.number >= MAX_TRIES {
             return never_took_effect(s, intent);
         }
         return Decision::Settle { happened: false };
     }
     let since = s.now.seconds_since(asked_at);
-    if since < PROBE_SECONDS {
-        let text =
-            format!("whether MAAS took {}: no answer came, so we look", intent.effect.kind());
-        return wait(s, WaitCode::UnknownOutcome, text, PROBE_SECONDS - since);
+    let age = asked_at.seconds_since(known_at);
+    let pause = (age / 4.0).clamp(PROBE_SECONDS, LONGEST_PROBE_SECONDS);
+    if since < pause {
+        let until = known_at.plus_seconds(intent.doubt_seconds());
+        let text = format!(
+            "MAAS to show whether it carried out {}: no answer came, and until {until} it still may",
+            intent.effect.kind()
+        );
+        return wait_for_region(s, WaitCode::UnknownOutcome, text, pause - since);
     }
     read(s, read_that_shows(&intent.effect))
 }

@@ -6,10 +6,11 @@ use gpuaas_types::machine::{Disk, MachineView, Nic, NicLink, Observation};
 use gpuaas_types::scripts::MaasScript;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
 use gpuaas_types::{
-    AttemptId, NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step, Timestamp,
+    AttemptId, EffectKind, NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus, SiteId, Step,
+    Timestamp,
 };
 
-use crate::effect::{Effect, Intent, Outcome};
+use crate::effect::{Effect, Intent, Outcome, ScriptSelection};
 use crate::recheck::{RecheckVerdict, judge_recheck, next_recheck_at};
 use crate::record::{AgentRecord, NodeHardware, NodeRecord, Report, ReportKind, RunRecord};
 use crate::run_state::{
@@ -118,9 +119,11 @@ pub(crate) struct Case {
     pub(crate) host_checks: Result<Vec<HostCheck>, String>,
     pub(crate) commissioning: Option<Vec<MaasScript>>,
     pub(crate) kernel_arguments: Result<Vec<String>, String>,
+    pub(crate) for_slices: bool,
     pub(crate) deploy_queue: Option<DeployQueue>,
     pub(crate) watched: bool,
     pub(crate) answering_since: Option<Timestamp>,
+    pub(crate) away: bool,
     pub(crate) pace: StepDurationEstimate,
     pub(crate) maas_user: String,
 }
@@ -180,9 +183,11 @@ impl Case {
             host_checks: Ok(Vec::new()),
             commissioning: Some(Vec::new()),
             kernel_arguments: Ok(Vec::new()),
+            for_slices: false,
             deploy_queue: None,
             watched: true,
             answering_since: None,
+            away: false,
             pace: StepDurationEstimate::default(),
             maas_user: "gpuaas".to_owned(),
         }
@@ -207,7 +212,19 @@ impl Case {
             before: self.observation.as_ref().map(|o| o.status),
             outcome,
             ended_at,
+            given_up: None,
+            after_unknown: false,
         });
+        self
+    }
+
+    /// Another try of the current intent's effect, written at second `seconds`, as the engine writes it.
+    pub(crate) fn intent_after(mut self, effect: Effect, seconds: f64, outcome: Outcome) -> Self {
+        let (step, before) = (self.run.step, self.observation.as_ref().map(|o| o.status));
+        let state = &mut self.run.state;
+        let next = state.next_intent(step, effect, id::<AttemptId>(10), before, at(seconds));
+        state.record_intent(next);
+        state.record_outcome(outcome, at(seconds + 1.0));
         self
     }
 
@@ -230,9 +247,11 @@ impl Case {
             host_checks: self.host_checks.as_deref().map_err(String::as_str),
             commissioning: self.commissioning.as_deref(),
             kernel_arguments: self.kernel_arguments.as_deref().map_err(String::as_str),
+            for_slices: self.for_slices,
             deploy_queue: self.deploy_queue,
             watched: self.watched,
             answering_since: self.answering_since,
+            away: self.away,
             expected: self.pace.expected(self.run.step),
             maas_user: &self.maas_user,
             ..Snapshot::new(self.now, &self.run, &self.node, &self.site, &self.profile)
@@ -296,9 +315,11 @@ impl Case {
                 let known = before.region_scripts.clone();
                 state.region_scripts = known.map(|known| RegionScripts { asked_at: now, ..known });
             }
-            Read::Tag { .. } => {
-                let known = before.tag.clone();
-                state.tag = known.map(|known| RegionTag { asked_at: now, ..known });
+            Read::Tag { name } => {
+                let known = before.tag_of_name(name).cloned();
+                known.into_iter().for_each(|tag| {
+                    state.keep_tag(RegionTag { asked_at: now, ..tag });
+                });
             }
             Read::ScriptResults => {
                 let known = before.script_results.clone();
@@ -365,6 +386,43 @@ const STANDS_IN_THE_SNAPSHOT: [ParkCode; 4] = [
     ParkCode::HostChecksUnknown,
     ParkCode::CompletionGateFailed,
 ];
+
+/// An effect of this kind.
+pub(crate) fn effect_of(kind: EffectKind) -> Effect {
+    let text = String::new;
+    match kind {
+        EffectKind::CreateMachine => Effect::CreateMachine,
+        EffectKind::Release => Effect::Release { erase: true },
+        EffectKind::RegisterScript => {
+            Effect::RegisterScript { name: text(), digest: text(), replace: false }
+        }
+        EffectKind::Commission => Effect::Commission { scripts: ScriptSelection::default() },
+        EffectKind::OverrideFailedTesting => Effect::OverrideFailedTesting,
+        EffectKind::SetBootDisk => Effect::SetBootDisk { block_device_id: 1 },
+        EffectKind::SetStorageLayout => Effect::SetStorageLayout { layout: text(), root_device: 1 },
+        EffectKind::FormatBlockDevice => {
+            Effect::FormatBlockDevice { block_device_id: 1, fstype: text() }
+        }
+        EffectKind::MountBlockDevice => {
+            Effect::MountBlockDevice { block_device_id: 1, mount_point: text() }
+        }
+        EffectKind::UnlinkSubnet => Effect::UnlinkSubnet { interface_id: 1, link_id: 1 },
+        EffectKind::LinkSubnet => {
+            Effect::LinkSubnet { interface_id: 1, subnet_cidr: text(), ip_address: text() }
+        }
+        EffectKind::WriteTag => {
+            Effect::WriteTag { name: text(), kernel_opts: text(), replaces: None }
+        }
+        EffectKind::TagMachine => Effect::TagMachine { name: text() },
+        EffectKind::UntagMachine => Effect::UntagMachine { name: text() },
+        EffectKind::Deploy => Effect::Deploy { distro_series: text(), enable_hw_sync: false },
+        EffectKind::PowerOff => Effect::PowerOff,
+        EffectKind::PowerOn => Effect::PowerOn,
+        EffectKind::Abort => Effect::Abort,
+        EffectKind::MarkBroken => Effect::MarkBroken,
+        EffectKind::MarkFixed => Effect::MarkFixed,
+    }
+}
 
 pub(crate) fn parked(decision: &Decision) -> &str {
     match decision {

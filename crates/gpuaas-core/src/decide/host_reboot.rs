@@ -6,7 +6,7 @@
 //! gets one task: it starts the host again, has the bundles that asked run once more, and says what
 //! asks still. That is done once for each word of an operator to go on, so no host boots for ever.
 
-use gpuaas_types::agent::{BootstrapPhase, ProgressStatus, REBOOT_NEEDED, TaskSpec};
+use gpuaas_types::agent::{REBOOT_NEEDED, TaskSpec};
 use gpuaas_types::codes::{ParkCode, TimelineCode, WaitCode};
 
 use super::boot::machine_lost;
@@ -37,8 +37,7 @@ pub fn host_reboot(s: &Snapshot<'_>) -> Decision {
             return next(s.run.step_since, Vec::new());
         }
         // The scripts of the first boot are to end before the host goes down.
-        let ended = s.bootstrap_report(BootstrapPhase::NodeBootstrap, ProgressStatus::Succeeded);
-        if ended.is_none() && gates::callback_is_pending(s) {
+        if gates::callback_is_pending(s) {
             let text = "the node bootstrap's last callback, before the host is started again";
             return wait(s, WaitCode::NodeBootstrapCallback, text, gates::CALLBACK_GRACE_SECONDS);
         }

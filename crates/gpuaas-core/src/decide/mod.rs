@@ -12,6 +12,8 @@ pub mod boot;
 mod boot_tests;
 mod cancellation;
 pub mod change_guard;
+#[cfg(test)]
+mod change_guard_tests;
 pub mod commission;
 #[cfg(test)]
 mod commission_tests;
@@ -29,6 +31,10 @@ pub mod host_image;
 pub mod host_reboot;
 #[cfg(test)]
 mod host_reboot_tests;
+#[cfg(test)]
+mod interleaving_rows;
+#[cfg(test)]
+mod interleaving_tests;
 pub mod machine_tag;
 #[cfg(test)]
 mod machine_tag_tests;
@@ -113,7 +119,8 @@ use crate::snapshot::{Decision, Snapshot};
 /// ```
 #[must_use]
 pub fn decide(s: &Snapshot<'_>) -> Decision {
-    let mut decision = decide_step(s);
+    // The one way out of here: no step's decision changes a machine without the guard.
+    let mut decision = change_guard::guard_change(s, decide_step(s));
     if let Decision::Park { park, checks } = &mut decision {
         let failing = checks.iter().filter(|check| !check.passed);
         let failing: Vec<&str> = failing.map(|check| check.name.as_str()).collect();
@@ -131,8 +138,9 @@ fn decide_step(s: &Snapshot<'_>) -> Decision {
             Some(decision) => decision,
             None if gone && s.run.kind.row().needs_maas => return cancellation::park_vanished(s),
             None => {
-                let decision = (table::decision_function(s.run.step))(s);
-                settle_open_intent(s, change_guard::guard_change(s, decision))
+                let decision = deploy::prepare_again(s)
+                    .unwrap_or_else(|| (table::decision_function(s.run.step))(s));
+                settle_open_intent(s, decision)
             }
         },
     };

@@ -4,16 +4,20 @@
 //! somebody else uses the machine by now.
 
 use gpuaas_types::agent::{KEPT_PREFIX, TaskSpec};
+use gpuaas_types::api::CheckResult;
 use gpuaas_types::codes::ParkCode;
 use gpuaas_types::codes::{TimelineCode, WaitCode};
 use gpuaas_types::machine::maas_status as status;
 use gpuaas_types::{RunKind, RunStatus};
 
+use super::change_guard::used_by_others;
 use super::decisions::{fresh_machine, next, park, park_with_checks, read, wait};
 use super::drive::drive_effect;
+use super::machine_tag::untag_leaving;
 use super::release::{ReleaseOptions, attempts_as_text, released_machine};
 use crate::effect::Effect;
 use crate::record::{Report, ReportKind};
+use crate::run_state::DISKS_ERASED;
 use crate::snapshot::{Decision, Note, Read, Snapshot};
 
 /// Seconds between two decisions while waiting for the agent; its result wakes the run at once.
@@ -76,9 +80,28 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
                 2.. => format!(" (asked for: {})", attempts_as_text(s)),
             };
             let text = format!("{text}{asked}; MAAS says {}", status::label(machine.status));
-            next(s.now, vec![Note::new(TimelineCode::Released, text)])
+            Decision::Next {
+                at: s.now,
+                checks: disks_erased(s, machine.status).into_iter().collect(),
+                notes: vec![Note::new(TimelineCode::Released, text)],
+            }
         }
     }
+}
+
+/// What shows that MAAS erased the disks; none: nothing does. MAAS ends a release that erases in Ready
+/// only if every disk reported its success, and in Failed disk erasing otherwise.
+fn disks_erased(s: &Snapshot<'_>, number: i64) -> Option<CheckResult> {
+    let intent = s.run.state.intent.as_ref()?;
+    let erased = intent.effect == Effect::Release { erase: true } && number == status::READY;
+    erased.then(|| {
+        let evidence = format!(
+            "MAAS erased the disks: it was asked at {} to release the machine with erase=true, and \
+             reports Ready",
+            intent.at
+        );
+        s.check(DISKS_ERASED, true, evidence)
+    })
 }
 
 /// Sees that the machine is off. A release switches it off, but a person may have switched it on.
@@ -97,6 +120,14 @@ pub fn power_off(s: &Snapshot<'_>) -> Decision {
         Ok(machine) => machine,
         Err(decision) => return decision,
     };
+    if let Some(in_use) = used_by_others(s, machine) {
+        let text =
+            format!("the machine was released and is in use again, so it is left alone: {in_use}");
+        return succeeded(TimelineCode::NodeRetired, text);
+    }
+    if let Some(decision) = untag_leaving(s, machine) {
+        return decision;
+    }
     if machine.power_state == "off" {
         return succeeded(
             TimelineCode::NodeRetired,

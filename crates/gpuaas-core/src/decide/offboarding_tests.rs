@@ -11,6 +11,7 @@ use gpuaas_types::{EffectKind, RunKind, RunStatus, Step, TaskId};
 use super::fixture::{Case, at, id, machine};
 use crate::effect::{Effect, Outcome};
 use crate::record::ReportKind;
+use crate::run_state::DISKS_ERASED;
 use crate::snapshot::{Decision, Read};
 
 const TASK: u32 = 77;
@@ -115,6 +116,22 @@ fn a_node_without_a_machine_leaves_without_maas() {
     assert_eq!(ends(&case.decide()), (RunStatus::Succeeded, vec!["node_retired"]));
     case.run.step = Step::ReleaseForCancel;
     assert_eq!(ends(&case.decide()), (RunStatus::Cancelled, vec!["cancelled"]));
+}
+
+/// Nothing but a release with erase=true that ended in Ready says that the disks are erased.
+#[test]
+fn only_an_erasing_release_records_erased_disks() {
+    let recorded = |effect: Effect| {
+        let case = case_of(RunKind::Reimage, Step::Release)
+            .read(machine(status::DEPLOYED), 1.0)
+            .intent(effect, 2.0, Some(Outcome::Accepted))
+            .read(machine(status::READY), 4.0);
+        let Decision::Next { checks, .. } = case.decide() else { panic!("{:?}", case.decide()) };
+        checks.iter().any(|check| check.name == DISKS_ERASED && check.passed)
+    };
+    assert!(recorded(Effect::Release { erase: true }));
+    assert!(!recorded(Effect::Release { erase: false }));
+    assert!(!recorded(Effect::MarkFixed));
 }
 
 #[test]

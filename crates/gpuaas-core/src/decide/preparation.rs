@@ -268,6 +268,9 @@ pub fn hardware_sync(s: &Snapshot<'_>) -> Decision {
     }
 }
 
+/// The check of the image: it is whole in the region, and approved for the site.
+pub const IMAGE_CHECK: &str = "image_available_and_approved";
+
 /// The six checks before a deployment, in the order of docs/hosts.md#predeploy-checks.
 pub const PREDEPLOY_CHECKS: [&str; 6] = [
     "bootstrap_endpoint_reachable",
@@ -275,7 +278,7 @@ pub const PREDEPLOY_CHECKS: [&str; 6] = [
     "ca_bundle_valid",
     "token_store_consistent",
     "inputs_resolve",
-    "image_available_and_approved",
+    IMAGE_CHECK,
 ];
 
 /// Seconds between two rounds of checks, and how long to keep trying.

@@ -126,6 +126,7 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
         let check = CheckResult {
             name: name.to_owned(),
             passed: true,
+            verified: true,
             evidence: String::new(),
             at: at(5.0),
         };

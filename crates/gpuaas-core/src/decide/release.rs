@@ -19,8 +19,8 @@ use gpuaas_types::machine::{MachineView, maas_status as status};
 use gpuaas_types::{EffectKind, Timestamp};
 
 use super::decisions::{
-    confirmed_machine, fresh_machine, is_failed_status, park_with_evidence, read, region_wait,
-    wait, wait_for_maas, wait_for_region,
+    confirmed_machine, is_failed_status, park_with_evidence, read, region_wait, wait,
+    wait_for_maas, wait_for_region,
 };
 use super::drive::{drive_effect, probe_intent};
 use crate::effect::{Effect, Intent, Outcome};
@@ -210,13 +210,14 @@ fn wait_for_release(s: &Snapshot<'_>) -> Decision {
     wait_for_maas(s, WaitCode::MaasReleasing, "MAAS to finish releasing the machine")
 }
 
-/// Somebody else uses the machine by now: it is not ours to release.
+/// Somebody else uses the machine by now: it is not ours to release, and no longer ours to wait for
+/// where we had asked for that before.
 fn park_repurposed(s: &Snapshot<'_>, options: ReleaseOptions) -> Option<Decision> {
-    let asked = s.run.state.intent.as_ref().is_some_and(|i| i.effect.kind() == EffectKind::Release);
-    if options.any_owner || asked || s.maas_user.is_empty() {
+    let open = s.run.state.intent.as_ref().is_some_and(Intent::is_open);
+    if options.any_owner || open || s.maas_user.is_empty() {
         return None;
     }
-    let machine = match fresh_machine(s) {
+    let machine = match confirmed_machine(s) {
         Ok(machine) => machine,
         Err(decision) => return Some(decision),
     };

@@ -42,6 +42,8 @@ fn ask_for(case: &mut Case, effect: Effect, before: i64, outcome: Outcome) {
         before: Some(before),
         outcome: None,
         ended_at: None,
+        given_up: None,
+        after_unknown: false,
     };
     case.run.state.record_intent(intent);
     case.run.state.record_outcome(outcome, case.now);
@@ -302,10 +304,25 @@ fn a_machine_that_is_somebody_elses_by_now_is_left_alone() {
     assert!(evidence.contains("owner ann"), "{evidence}");
     let Decision::Park { park, .. } = &end else { unreachable!() };
     assert!(park.next_action.contains("detach"));
-    case.run.step = Step::ReleaseAdopted;
-    assert_eq!(case.decide(), Decision::Do(Effect::Release { erase: false }));
-    case.run.step = Step::Release;
     case.maas_user.clear();
     assert_eq!(case.decide(), Decision::Do(Effect::Release { erase: false }), "not known");
     assert_eq!(case.run.status, RunStatus::Running);
+}
+
+/// A release that MAAS took is over once somebody else has the machine: it is not waited for, and not
+/// asked for again.
+#[test]
+fn a_machine_that_changed_hands_after_its_release_is_left_alone() {
+    let release = Effect::Release { erase: false };
+    for outcome in [Outcome::Accepted, without_effect(), refused()] {
+        for number in [status::ALLOCATED, status::DEPLOYED, status::RELEASING_FAILED] {
+            let mut case = leaving(status::DEPLOYED);
+            ask_for(&mut case, release.clone(), status::DEPLOYED, outcome.clone());
+            let theirs = MachineView { owner: Some("ann".to_owned()), ..owned(number) };
+            case.now = at(40.0);
+            let mut case = case.read(theirs, 39.0);
+            case.run.state.intent.as_mut().unwrap().ended_at = Some(at(2.0));
+            assert_eq!(parked(&case.decide()).0, "machine_repurposed", "{outcome:?} {number}");
+        }
+    }
 }

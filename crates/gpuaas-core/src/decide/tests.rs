@@ -53,8 +53,8 @@ fn nothing_goes_on_past_an_effect_of_which_nobody_knows() {
     case.run.state.intent.as_mut().unwrap().effect = gone;
     case.now = at(4.0);
     assert_eq!(waiting(&case.decide()), "unknown_outcome");
-    case.now = at(40.0);
-    let case = case.read(other, 39.0);
+    case.now = at(400.0);
+    let case = case.read(other, 399.0);
     assert_eq!(case.decide(), Decision::Settle { happened: false });
 }
 
@@ -98,7 +98,10 @@ fn an_outage_outlasts_every_deadline_and_ends_when_it_ends() {
         assert_eq!((wait.code.as_str(), wait.deadline), (waits_for, None));
         case.answering_since = Some(at(hours + 0.5));
         assert_eq!(case.decide(), Decision::Read(Read::Machine), "{code}");
-        case.answering_since = None;
+        // Back and away again at the moment of the failure: reading at once would never end.
+        case.away = true;
+        assert_eq!(waiting(&case.decide()), waits_for, "{code}");
+        (case.away, case.answering_since) = (false, None);
     }
     // What the region kept from happening is not held against the run once it is back.
     failed_read(&mut case, "maas_server_error", hours + 2.0, 1);

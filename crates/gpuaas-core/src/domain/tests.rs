@@ -144,7 +144,7 @@ fn libvirt_takes_each_shape() {
         Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status()
     };
     if is_there("virt-xml-validate").is_err() || is_there("xmllint").is_err() {
-        println!("skipped: virt-xml-validate is not installed");
+        test_report::skip("virt-xml-validate", "virt-xml-validate is not installed");
         return;
     }
     let folder = std::env::temp_dir().join(format!("gpuaas-domains-{}", std::process::id()));

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gpuaas_types::Bucket;
 use gpuaas_types::experiment::{
-    ExperimentConditions, ExperimentFailures, ExperimentMeasure, ExperimentSample, PrimaryMeasure,
+    ExperimentConditions, ExperimentFailures, ExperimentMeasure, ExperimentSample, FailureVerdict,
+    PrimaryMeasure,
 };
 
 use super::failures::{FailureCounts, judge_failures};
@@ -35,7 +36,7 @@ pub const TIMINGS: &[TimingRow] = &[
         ],
     },
 ];
-/// The seventh: from active to slices that may be handed out.
+/// The seventh: from the request for a discovery of slots to the agent's report of them.
 pub const SLICE_DISCOVERY: &str = "slice_discovery";
 
 /// Whether two arms may be compared at all: what is unknown is like nothing.
@@ -101,7 +102,7 @@ pub fn sample_value(run: &ExperimentSample, name: &str) -> Option<f64> {
         return row.buckets.iter().map(|bucket| run.buckets.get(bucket.as_str())).sum();
     }
     match name {
-        SLICE_DISCOVERY => Some(run.time_to_slice_ready? - run.time_to_active?),
+        SLICE_DISCOVERY => run.slice_discovery,
         _ if name == PrimaryMeasure::TimeToActive.as_str() => run.time_to_active,
         _ if name == PrimaryMeasure::TimeToSliceReady.as_str() => run.time_to_slice_ready,
         _ => run.buckets.get(name).copied(),
@@ -140,17 +141,13 @@ fn failures(
         }
     }
     let said = |arm: &[ExperimentSample]| arm.iter().map(|run| run.interventions).sum();
-    let verdict = if comparable {
-        verdict
-    } else {
-        gpuaas_types::experiment::FailureVerdict::NoEvidenceOfWorse
-    };
+    let verdict = if comparable { verdict } else { FailureVerdict::NotComparable };
     ExperimentFailures { p, verdict, classes, interventions: [said(a), said(b)] }
 }
 
 #[cfg(test)]
 mod tests {
-    use gpuaas_types::experiment::{FailureVerdict, MeasureVerdict};
+    use gpuaas_types::experiment::MeasureVerdict;
 
     use super::*;
 
@@ -160,7 +157,8 @@ mod tests {
             host: format!("h{host}"),
             buckets: buckets.collect(),
             time_to_active: Some(seconds * 12.0),
-            time_to_slice_ready: Some(seconds * 12.0 + 5.0),
+            time_to_slice_ready: Some(seconds * 12.0 + 90.0),
+            slice_discovery: Some(5.0),
             ..ExperimentSample::default()
         }
     }
@@ -230,7 +228,8 @@ mod tests {
         assert!(!are_comparable(&known, &other));
         let (a, b) = (arm(9, 10.0), arm(9, 99.0));
         let primary = PrimaryMeasure::TimeToActive;
-        let (found, _) = judge_runs((&a, &b), primary, false, &Criteria::default(), false);
+        let (found, failures) = judge_runs((&a, &b), primary, false, &Criteria::default(), false);
+        assert_eq!(failures.verdict, FailureVerdict::NotComparable);
         assert!(found.iter().all(|one| one.verdict == MeasureVerdict::NotComparable));
     }
 }

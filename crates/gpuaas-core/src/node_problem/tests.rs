@@ -25,7 +25,9 @@ fn healthy() -> NodeFacts<'static> {
         troubles: "",
         certificate: Some(certificate(NOW - 100.0, NOW + 1000.0)),
         gates: &[],
+        unusable_slots: 0,
         drift: &[],
+        overrides: &[],
         control: None,
         maas_said_at: Some(at(NOW - 900.0)),
         stale_seconds: STALE_SECONDS,
@@ -95,6 +97,7 @@ fn park() -> Park {
             command: "gpuaas run retry X --reason WHY".to_owned(),
             needs: "replace the disk".to_owned(),
         }],
+        failure_class: None,
         looks_again_at: None,
     }
 }
@@ -121,6 +124,26 @@ fn problems(facts: &NodeFacts<'_>) -> Vec<NodeProblem> {
 
 fn codes(facts: &NodeFacts<'_>) -> Vec<String> {
     problems(facts).into_iter().map(|problem| problem.code).collect()
+}
+
+fn check_override(until: f64) -> CheckOverride {
+    CheckOverride {
+        check: "mount /data".to_owned(),
+        actor: "ann".to_owned(),
+        reason: "the disk comes on Monday".to_owned(),
+        at: at(NOW - 60.0),
+        until: at(until),
+    }
+}
+
+#[test]
+fn override_is_a_problem_until_it_ends_and_during_a_run() {
+    let (active, ended) = ([check_override(NOW + 1.0)], [check_override(NOW)]);
+    let run = Some(open_run(RunStatus::Waiting));
+    let shown = problems(&NodeFacts { overrides: &active, run, ..healthy() });
+    assert_eq!(shown[0].code, "check_overridden");
+    assert!(shown[0].text.contains("mount /data") && shown[0].text.contains("ann"), "{shown:?}");
+    assert_eq!(problems(&NodeFacts { overrides: &ended, ..healthy() }), []);
 }
 
 #[test]
@@ -156,6 +179,7 @@ fn every_problem_of_the_table_is_found() {
         CertificateFacts { revoked_at: Some(at(NOW - 5.0)), ..certificate(NOW - 9.0, NOW + 99.0) };
     let yielded = control("site_controlled_elsewhere");
     let with_certificate = |certificate| NodeFacts { certificate: Some(certificate), ..healthy() };
+    let overrides = [check_override(NOW + 60.0)];
     let mut made = vec![
         NodeFacts { run: Some(parked), ..healthy() },
         NodeFacts { run: Some(slow), ..healthy() },
@@ -166,7 +190,9 @@ fn every_problem_of_the_table_is_found() {
         with_certificate(certificate(NOW - 81.0, NOW + 19.0)),
         NodeFacts { state: NodeState::Quarantined, ..healthy() },
         NodeFacts { control: Some(&yielded), ..healthy() },
+        NodeFacts { unusable_slots: 3, ..healthy() },
         NodeFacts { maas_said_at: Some(at(NOW - 3601.0)), ..healthy() },
+        NodeFacts { overrides: &overrides, ..healthy() },
     ];
     made.extend(gates.iter().map(|gates| NodeFacts { gates, ..healthy() }));
     made.extend(drifts.iter().map(|drift| NodeFacts { drift, ..healthy() }));

@@ -49,8 +49,28 @@ impl Rig {
             (SiteId::new(&RandomIds, NOON), ProfileId::new(&RandomIds, NOON));
         let spec = SiteSpec::new("lab", "http://127.0.0.1:1/MAAS");
         let key = SecretString::from("a:b:c".to_owned());
-        store.create_site(NOON, site_id, spec, Default::default(), &key).await.unwrap();
-        store.create_profile(NOON, profile_id, "p", &ProfileSpec::default(), &[]).await.unwrap();
+        store
+            .create_site(
+                NOON,
+                site_id,
+                spec,
+                Default::default(),
+                &key,
+                gpuaas_store::NewAuditEntry::in_test(),
+            )
+            .await
+            .unwrap();
+        store
+            .create_profile(
+                NOON,
+                profile_id,
+                "p",
+                &ProfileSpec::default(),
+                &[],
+                gpuaas_store::NewAuditEntry::in_test(),
+            )
+            .await
+            .unwrap();
         let node = NewNode {
             id: NodeId::new(&RandomIds, NOON),
             site_id,

@@ -13,6 +13,8 @@ use super::settings::OidcSettings;
 
 /// Seconds by which clocks may differ.
 const LEEWAY_SECONDS: f64 = 60.0;
+/// Longest time that a token may still be valid: a provider that issues longer ones cannot revoke them here.
+const MAX_LIFETIME_SECONDS: f64 = 86_400.0;
 /// Length of a token that is looked at, in bytes.
 const MOST_BYTES: usize = 16 << 10;
 /// What a token may say it is (RFC 9068 section 2.1). Others of the same issuer, such as those that
@@ -187,6 +189,9 @@ fn read_claims(
     if now.seconds_since(ends) > LEEWAY_SECONDS {
         return Err(SignInRejection::Expired { subject: id, at: ends });
     }
+    if ends.seconds_since(now) > MAX_LIFETIME_SECONDS {
+        return Err(SignInRejection::Claim("exp"));
+    }
     let display = claim(claims, &settings.name_claim).and_then(Value::as_str);
     let display = display.map(|name| plain(name, 100)).filter(|name| !name.is_empty());
     let values = match claim(claims, &settings.roles_claim) {
@@ -245,7 +250,8 @@ fn escaped(subject: &str) -> String {
 }
 
 fn plain(text: &str, most: usize) -> String {
-    let kept = text.chars().filter(|c| !c.is_control() && !"[]()".contains(*c));
+    let kept =
+        text.chars().filter(|c| !gpuaas_types::text::is_invisible(*c) && !"[]()".contains(*c));
     kept.take(most).collect::<String>().trim().to_owned()
 }
 

@@ -97,6 +97,7 @@ fn what_is_wrong_with_a_token_is_said() {
         (json!({ "aud": null }), SignInRejection::Claim("aud")),
         (json!({ "exp": null }), SignInRejection::Claim("exp")),
         (json!({ "exp": "soon" }), SignInRejection::Claim("exp")),
+        (json!({ "exp": NOW + 86_401 }), SignInRejection::Claim("exp")),
         (json!({ "nbf": "now" }), SignInRejection::Claim("nbf")),
         (json!({ "sub": null }), SignInRejection::Claim("sub")),
         (json!({ "sub": "" }), SignInRejection::Claim("sub")),

@@ -11,7 +11,7 @@ pub enum BootTestError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// The archive has no kernel that could be started.
-    #[error("the image has {0} kernels with an initial file system, and one is wanted")]
+    #[error("the image has {0} kernels with an initial file system; expected one")]
     Kernels(usize),
 }
 

@@ -58,10 +58,11 @@ pub struct MmdebstrapBase {
 /// Puts the sources of further archives, the files of the folder `$1`, into the tree, which is `$2`.
 const ADD_SOURCES: &str = r#"
 set -eu
-mkdir -p "$2/etc/apt/sources.list.d"
-for source in "$1"/*; do
+mkdir -p "$2/etc/apt/sources.list.d" "$2/etc/apt/preferences.d"
+for source in "$1"/*.sources; do
     if [ -e "$source" ]; then cp "$source" "$2/etc/apt/sources.list.d/"; fi
 done
+cp "$1/gpuaas.preferences" "$2/etc/apt/preferences.d/gpuaas-build"
 "#;
 
 /// Installs those optional packages that can be, and says which cannot; then takes the sources of the
@@ -72,14 +73,17 @@ sources=$1 tree=$2
 shift 2
 for name in "$@"; do
     if chroot "$tree" apt-get -s -q install --no-install-recommends "$name" >/dev/null 2>&1; then
-        chroot "$tree" apt-get -q -y install --no-install-recommends "$name" >&2
-    else
-        printf '%s\n' "$name" >>"$tree/optional-missing"
+        if chroot "$tree" apt-get -q -y install --no-install-recommends "$name" >&2; then continue; fi
+        # It is optional: what is left of it goes, and dpkg is as it was.
+        chroot "$tree" apt-get -q -y purge "$name" >&2 || true
+        chroot "$tree" dpkg --configure -a >&2
     fi
+    printf '%s\n' "$name" >>"$tree/optional-missing"
 done
-for source in "$sources"/*; do
+for source in "$sources"/*.sources; do
     rm -f "$tree/etc/apt/sources.list.d/${source##*/}"
 done
+rm -f "$tree/etc/apt/preferences.d/gpuaas-build"
 "#;
 
 impl ImageBase for MmdebstrapBase {
@@ -191,7 +195,7 @@ mod tests {
     #[test]
     fn a_mirror_that_does_not_answer_is_changed_for_one_that_does() {
         if let Some(tool) = super::super::publishing::missing(&["apt-get"]) {
-            return println!("skipped: there is no {tool}");
+            return test_report::skip(tool, "not installed");
         }
         let folder = tempfile::tempdir().unwrap();
         let (index, scratch) = (folder.path().join("dists/stable"), folder.path().join("scratch"));

@@ -62,37 +62,66 @@ done
 rmdir "$at"
 "#;
 
-/// Installs packages in the folder `$1` from the archive `$2` with the release `$3` and from the sources
-/// that are the files of the folder `$4`; `$5` are required packages, the rest optional ones. The disk's
-/// own sources are away meanwhile.
+/// Installs packages in the folder `$1` from the components `$4` of the archive `$2` with the release
+/// `$3`, and from the sources that are the files of the folder `$5`; `$6` are required packages, the rest
+/// optional ones. The disk's own sources are away meanwhile.
+///
+/// Packages get devices that every program needs, and none of the build host's: what updates firmware, or
+/// asks for hardware, finds nothing. Afterwards the newest kernel alone is left: the archive's may be newer
+/// than the disk's, and the boot loader would take either.
 const INSTALL: &str = r#"
 set -eu
-tree=$1 mirror=$2 suite=$3 sources=$4 required=$5
-shift 5
+tree=$1 mirror=$2 suite=$3 components=$4 sources=$5 required=$6
+shift 6
 inside() { chroot "$tree" env -i LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 mount -t proc proc "$tree/proc"
 mount -t sysfs -o ro sysfs "$tree/sys"
 mount -t tmpfs tmpfs "$tree/run"
-mount --rbind /dev "$tree/dev"
+mount -t tmpfs -o mode=755 tmpfs "$tree/dev"
+for device in null zero full random urandom tty; do
+    : >"$tree/dev/$device"
+    mount --bind "/dev/$device" "$tree/dev/$device"
+done
+mkdir "$tree/dev/pts" "$tree/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=666 devpts "$tree/dev/pts"
+ln -s pts/ptmx "$tree/dev/ptmx"
+ln -s /proc/self/fd "$tree/dev/fd"
+for stream in stdin:0 stdout:1 stderr:2; do ln -s "/proc/self/fd/${stream#*:}" "$tree/dev/${stream%:*}"; done
 rm -f "$tree/etc/resolv.conf"
 cat /etc/resolv.conf >"$tree/etc/resolv.conf"
 printf '#!/bin/sh\nexit 101\n' >"$tree/usr/sbin/policy-rc.d"
 chmod 755 "$tree/usr/sbin/policy-rc.d"
 mv "$tree/etc/apt" "$tree/etc/apt.own"
-mkdir -p "$tree/etc/apt/sources.list.d"
-for source in "$sources"/*; do
+mkdir -p "$tree/etc/apt/sources.list.d" "$tree/etc/apt/preferences.d"
+for source in "$sources"/*.sources; do
     if [ -e "$source" ]; then cp "$source" "$tree/etc/apt/sources.list.d/"; fi
 done
+cp "$sources/gpuaas.preferences" "$tree/etc/apt/preferences.d/gpuaas-build"
 cp -a "$tree/etc/apt.own/trusted.gpg.d" "$tree/etc/apt/" 2>/dev/null || true
-printf 'deb %s %s main universe\n' "$mirror" "$suite" "$mirror" "$suite-updates" "$mirror" "$suite-security" \
-    >"$tree/etc/apt/sources.list"
+for pocket in "$suite" "$suite-updates" "$suite-security"; do
+    printf 'deb %s %s %s\n' "$mirror" "$pocket" "$components"
+done >"$tree/etc/apt/sources.list"
 inside apt-get -q update
 inside apt-get -q -y install --no-install-recommends $required
 for name in "$@"; do
     if inside apt-get -s -q install --no-install-recommends "$name" >/dev/null 2>&1; then
-        inside apt-get -q -y install --no-install-recommends "$name"
-    else
-        printf '%s\n' "$name" >>"$tree/optional-missing"
+        if inside apt-get -q -y install --no-install-recommends "$name"; then continue; fi
+        # It is optional: what is left of it goes, and dpkg is as it was.
+        inside apt-get -q -y purge "$name" || true
+        inside dpkg --configure -a
+    fi
+    printf '%s\n' "$name" >>"$tree/optional-missing"
+done
+newest=
+for image in "$tree"/boot/vmlinuz-*; do
+    if [ -e "$image" ]; then newest=$(printf '%s\n' $newest "${image##*/vmlinuz-}" | sort -V | tail -n 1); fi
+done
+for image in "$tree"/boot/vmlinuz-*; do
+    version=${image##*/vmlinuz-}
+    if [ -e "$image" ] && [ "$version" != "$newest" ]; then
+        old=$(inside dpkg-query -W -f '${db:Status-Status}:${Package}\n' "linux-*-$version" 2>/dev/null | sed -n 's/^installed://p')
+        inside apt-get -q -y purge $old
+        rm -rf "$tree/usr/lib/modules/$version" "$tree/boot/initrd.img-$version"
     fi
 done
 rm -rf "$tree/etc/apt"
@@ -163,7 +192,8 @@ impl CloudImageBase {
         let tool =
             Tool::isolated("install packages", "sh", Isolation::WithNetwork, INSTALL_SECONDS);
         let tool = tool.arg("-c").arg(INSTALL).arg("install").arg(tree).arg(&archive.mirror);
-        let tool = tool.arg(&archive.suite).arg(&sources).arg(packages.required.join(" "));
+        let tool = tool.arg(&archive.suite).arg(archive.components.join(" ")).arg(&sources);
+        let tool = tool.arg(packages.required.join(" "));
         let tool = packages.optional.iter().fold(tool, Tool::arg);
         let installed = tool.run();
         fs::remove_dir_all(&sources)?;
@@ -180,7 +210,9 @@ impl ImageBase for CloudImageBase {
     fn name(&self) -> String {
         let packages = self.packages.as_ref();
         let packages =
-            packages.map_or_else(String::new, |one| format!(" {} {}", one.suite, one.mirror));
+            packages.map_or_else(String::new, |PackageArchive { suite, mirror, components }| {
+                format!(" {suite} {mirror} {}", components.join(" "))
+            });
         format!("cloud image {}{packages}", self.url)
     }
 

@@ -67,6 +67,8 @@ impl Publisher {
             files: Vec::new(),
             bundles: Vec::new(),
             kernel_arguments: Vec::new(),
+            disabled_units: Vec::new(),
+            removed: Vec::new(),
             allowed_sources: Vec::new(),
             disk_type: None,
             most_bytes: None,
@@ -102,7 +104,7 @@ fn a_disk_that_its_publisher_signed_becomes_an_image_and_no_other_does() {
         return;
     }
     if let Some(tool) = missing(&TOOLS) {
-        return println!("skipped: there is no {tool}");
+        return test_report::skip(tool, "not installed");
     }
     let publisher = Publisher::new();
     let (folder, request) = (publisher.folder.path(), publisher.request());
@@ -110,7 +112,7 @@ fn a_disk_that_its_publisher_signed_becomes_an_image_and_no_other_does() {
         Err(BuildError::Tool(ToolError::Step { output, .. }))
             if output.contains("failed to setup loop device") =>
         {
-            return println!("skipped: {output}");
+            return test_report::skip("kernel", output);
         }
         built => built.unwrap(),
     };

@@ -59,6 +59,12 @@ const LEFTOVERS: &[&str] = &[
 /// A file cannot be read or written.
 pub(super) fn configure(tree: &Path, details: &ImageDetails<'_>) -> Result<(), BuildError> {
     clean(tree)?;
+    for unit in &details.request.disabled_units {
+        disable(&tree.join("etc/systemd/system"), unit)?;
+    }
+    for path in &details.request.removed {
+        remove(&below(tree, path)?)?;
+    }
     let own = details.own_files();
     for file in details.request.files.iter().chain(&own) {
         let path = below(tree, &file.path)?;
@@ -77,6 +83,22 @@ pub(super) fn configure(tree: &Path, details: &ImageDetails<'_>) -> Result<(), B
     }
     if tree.join("lib/systemd/systemd-resolved").exists() {
         symlink("../run/systemd/resolve/stub-resolv.conf", tree.join("etc/resolv.conf"))?;
+    }
+    Ok(())
+}
+
+/// Takes the links away that start a unit at boot. `deb-systemd-helper` takes that for an administrator's
+/// decision, and a bundle that wants the unit enables it again.
+fn disable(units: &Path, unit: &str) -> Result<(), BuildError> {
+    if !units.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(units)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".wants") || name.ends_with(".requires") {
+            remove(&entry.path().join(unit))?;
+        }
     }
     Ok(())
 }
@@ -161,6 +183,8 @@ mod tests {
                 content: b"text\n".to_vec(),
                 mode: 0o640,
             }],
+            disabled_units: vec!["dnsmasq.service".to_owned()],
+            removed: vec!["/etc/libvirt/qemu/networks/autostart/default.xml".to_owned()],
             bundles: vec!["h200-ib@1.2.3".to_owned()],
             kernel_arguments: vec!["iommu=pt".to_owned()],
             allowed_sources: Vec::new(),
@@ -190,10 +214,28 @@ mod tests {
     fn files_are_written_and_what_is_of_one_machine_is_gone() {
         let tree = tempfile::tempdir().unwrap();
         let root = tree.path();
-        for folder in ["etc/ssh", "var/log/journal/x", "var/lib/dbus", "tmp", "dev", "boot/efi/EFI"]
-        {
+        let (wants, autostart) =
+            ("etc/systemd/system/multi-user.target.wants", "etc/libvirt/qemu/networks/autostart");
+        for folder in [
+            "etc/ssh",
+            "var/log/journal/x",
+            "var/lib/dbus",
+            "tmp",
+            "dev",
+            "boot/efi/EFI",
+            wants,
+            autostart,
+        ] {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
+        symlink(
+            "/usr/lib/systemd/system/dnsmasq.service",
+            root.join(wants).join("dnsmasq.service"),
+        )
+        .unwrap();
+        symlink("/usr/lib/systemd/system/docker.service", root.join(wants).join("docker.service"))
+            .unwrap();
+        symlink("../default.xml", root.join(autostart).join("default.xml")).unwrap();
         fs::set_permissions(root.join("tmp"), Permissions::from_mode(0o1777)).unwrap();
         for name in [
             "etc/machine-id",
@@ -211,6 +253,10 @@ mod tests {
         }
         configured(root, &request("/etc/a/b.conf")).unwrap();
         assert_eq!(fs::read_to_string(root.join("etc/a/b.conf")).unwrap(), "text\n");
+        let is_link = |name: &str| fs::symlink_metadata(root.join(name)).is_ok();
+        assert!(!is_link(&format!("{wants}/dnsmasq.service")), "no host starts it by itself");
+        assert!(is_link(&format!("{wants}/docker.service")));
+        assert!(!is_link(&format!("{autostart}/default.xml")));
         let mode =
             |name: &str| fs::metadata(root.join(name)).unwrap().permissions().mode() & 0o7777;
         assert_eq!((mode("etc/a/b.conf"), mode("tmp")), (0o640, 0o1777));

@@ -64,19 +64,8 @@ impl Archive<'_> {
         self.sign(".");
     }
 
-    /// A distribution's archive: the release `stable` with what comes after it.
-    pub(super) fn distribution(&self) {
-        self.make_key();
-        for suite in ["stable", "stable-updates", "stable-security"] {
-            let index = format!("dists/{suite}/main/binary-amd64");
-            let packages = if suite == "stable" { self.packages } else { &[] };
-            self.write_packages(&index, packages);
-            self.sign(&format!("dists/{suite}"));
-        }
-    }
-
     /// Makes the archive's key, and a file with it.
-    fn make_key(&self) {
+    pub(super) fn make_key(&self) {
         let script = r"mkdir -m 700 home
             gpg --homedir home --batch --quiet --pinentry-mode loopback --passphrase '' \
                 --quick-gen-key archive ed25519 sign never
@@ -95,7 +84,7 @@ impl Archive<'_> {
     }
 
     /// Builds packages, and their index in the folder `index`.
-    fn write_packages(&self, index: &str, packages: &[&str]) {
+    pub(super) fn write_packages(&self, index: &str, packages: &[&str]) {
         fs::create_dir_all(self.folder.join(index)).unwrap();
         fs::write(self.folder.join(index).join("Packages"), "").unwrap();
         for name in packages {

@@ -28,6 +28,7 @@ pub struct TrustedRepository {
     url: String,
     /// Its keys as text, without a blank line at either end.
     keys: String,
+    prefer: bool,
     /// Digest of its keys and of its index, in hex digits.
     pub(super) digest: String,
     /// When its index was made, in seconds since 1970.
@@ -39,7 +40,7 @@ impl SignedRepository {
     ///
     /// # Errors
     /// [`BuildError::SourceUnreachable`], [`BuildError::RepositoryUntrusted`].
-    pub(super) fn trusted(&self, scratch: &Path) -> Result<TrustedRepository, BuildError> {
+    pub fn trusted(&self, scratch: &Path) -> Result<TrustedRepository, BuildError> {
         need("gpg")?;
         let folder = tempfile::Builder::new().prefix("keys-").tempdir_in(scratch)?;
         let file = folder.path().join("fetched");
@@ -65,6 +66,7 @@ impl SignedRepository {
         Ok(TrustedRepository {
             name: self.name.clone(),
             url: self.url.clone(),
+            prefer: self.prefer,
             digest: hex::encode(Sha256::digest(format!("{}{}", keys.text, index.digest))),
             keys: keys.text,
             epoch_seconds: index.epoch_seconds,
@@ -135,7 +137,7 @@ impl TrustedRepository {
     #[cfg(test)]
     pub(super) fn sample(digest: &str, epoch_seconds: i64) -> Self {
         let (name, url, keys) = (String::new(), String::new(), String::new());
-        Self { name, url, keys, digest: digest.to_owned(), epoch_seconds }
+        Self { name, url, keys, prefer: false, digest: digest.to_owned(), epoch_seconds }
     }
 
     /// Name of its file in `/etc/apt/sources.list.d`, without the ending.
@@ -162,6 +164,15 @@ impl TrustedRepository {
         )
     }
 
+    /// Whose packages win, in the words of apt_preferences(5): 500 is the base's own priority. A driver and
+    /// what has to be of its version come from one archive.
+    fn preference(&self) -> String {
+        let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
+        let host = rest.split(['/', ':']).next().unwrap_or_default();
+        let priority = if self.prefer { 600 } else { 400 };
+        format!("Package: *\nPin: origin \"{host}\"\nPin-Priority: {priority}\n\n")
+    }
+
     /// The file that a finished image has: disabled, for whoever needs the archive on a host.
     pub(super) fn disabled(&self) -> EmbeddedFile {
         EmbeddedFile {
@@ -172,7 +183,14 @@ impl TrustedRepository {
     }
 }
 
-/// Writes the sources of all archives, enabled, into the new folder `sources` beside `tree`.
+/// Name of the file with apt's preferences among the sources.
+pub(super) const PREFERENCES: &str = "gpuaas.preferences";
+/// Packages that no build installs, whatever asks for them: they write the firmware of adapters that they
+/// find, which are the build host's.
+const NEVER: &str = "Package: mlnx-fw-updater*\nPin: release *\nPin-Priority: -1\n\n";
+
+/// Writes the sources of all archives, enabled, and which of them wins, into the new folder `sources`
+/// beside `tree`.
 pub(super) fn write_sources(
     repositories: &[TrustedRepository],
     tree: &Path,
@@ -183,6 +201,8 @@ pub(super) fn write_sources(
         let file = folder.join(format!("{}.sources", repository.name));
         fs::write(file, repository.source(true))?;
     }
+    let preferences: String = repositories.iter().map(TrustedRepository::preference).collect();
+    fs::write(folder.join(PREFERENCES), format!("{NEVER}{preferences}"))?;
     Ok(folder)
 }
 
@@ -196,9 +216,12 @@ mod tests {
             name: "cuda".to_owned(),
             url: "https://a.example/x/".to_owned(),
             keys: format!("{ARMOR}\n\nmQ==\n-----END PGP PUBLIC KEY BLOCK-----"),
+            prefer: false,
             digest: String::new(),
             epoch_seconds: 0,
         };
+        let preference = "Package: *\nPin: origin \"a.example\"\nPin-Priority: 400\n\n";
+        assert_eq!(repository.preference(), preference);
         let file = repository.disabled();
         assert_eq!(file.path, "/etc/apt/sources.list.d/cuda.sources");
         assert_eq!(

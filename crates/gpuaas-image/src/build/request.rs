@@ -34,6 +34,10 @@ pub struct BuildRequest {
     pub repositories: Vec<SignedRepository>,
     /// Files that are written, with their values in them.
     pub files: Vec<EmbeddedFile>,
+    /// Units that packages enable and that no host starts before a bundle enables them.
+    pub disabled_units: Vec<String>,
+    /// Files and links of packages that are removed, by absolute path.
+    pub removed: Vec<String>,
     /// Bundles, `name@version`.
     pub bundles: Vec<String>,
     /// Arguments of the kernel.

@@ -57,7 +57,7 @@ pub(super) fn unpack(archive: &[u8], tree: &Path) -> io::Result<()> {
 pub(super) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        println!("skipped: owners and devices of a tree are root's");
+        test_report::skip("root", "owners and devices of a tree are root's");
     }
     is_root
 }
@@ -84,6 +84,8 @@ impl Bench {
             }],
             bundles: vec!["h200-ib@1.0.0".to_owned()],
             kernel_arguments: vec!["iommu=pt".to_owned()],
+            disabled_units: Vec::new(),
+            removed: Vec::new(),
             allowed_sources: Vec::new(),
             disk_type: None,
             most_bytes: None,
@@ -179,7 +181,13 @@ const CURTIN: [(&str, &str); 4] = [
     ),
     (
         "config.py",
-        "def load_command_config(args, state):\n    return {'swap': 0, 'kernel': {'package': 'linux-generic'}}\n",
+        concat!(
+            "def load_command_config(args, state):\n",
+            "    maas = 'cloud-init   cloud-init/maas-metadata-url  string http://10.0.0.1/MAAS/metadata/\\n'\n",
+            "    maas += 'cloud-init cloud-init/maas-metadata-credentials string oauth_consumer_key=a%2B&oauth_token_key=b&oauth_token_secret=c\\n'\n",
+            "    maas += 'cloud-init cloud-init/local-cloud-config string manage_etc_hosts: true\\\\nx: 1'\n",
+            "    return {'swap': 0, 'kernel': {'package': 'linux-generic'}, 'debconf_selections': {'maas': maas}}\n",
+        ),
     ),
     (
         "util.py",
@@ -205,7 +213,7 @@ fn the_hook_pins_the_kernel_and_calls_curtins_own_steps() {
         python.output()
     };
     let Ok(without) = run() else {
-        return println!("skipped: there is no python3");
+        return test_report::skip("python3", "there is no python3");
     };
     let said = String::from_utf8_lossy(&without.stderr).into_owned();
     assert!(!without.status.success() && said.contains("0 kernels"), "{said}");
@@ -213,4 +221,20 @@ fn the_hook_pins_the_kernel_and_calls_curtins_own_steps() {
     let with = run().unwrap();
     let said = String::from_utf8_lossy(&with.stdout).into_owned();
     assert_eq!(said, format!("linux-image-6.1.0-40-amd64 0 {} f\n", target.display()));
+    // Where the package has written what MAAS says, nothing is added.
+    let folder = target.join("etc/cloud/cloud.cfg.d");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("90_dpkg_maas.cfg"), "").unwrap();
+    assert!(run().unwrap().status.success() && !folder.join("91_gpuaas_maas.cfg").exists());
+    // Debian's package has not.
+    fs::remove_file(folder.join("90_dpkg_maas.cfg")).unwrap();
+    let with = run().unwrap();
+    assert!(with.status.success(), "{}", String::from_utf8_lossy(&with.stderr));
+    let written = fs::read_to_string(folder.join("91_gpuaas_maas.cfg")).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&written).unwrap();
+    let source = &written["datasource"]["MAAS"];
+    assert_eq!(source["metadata_url"], "http://10.0.0.1/MAAS/metadata/");
+    assert_eq!((&source["consumer_key"], &source["token_secret"]), (&"a+".into(), &"c".into()));
+    let local = fs::read_to_string(folder.join("91_gpuaas_local.cfg")).unwrap();
+    assert_eq!(local, "manage_etc_hosts: true\nx: 1\n");
 }

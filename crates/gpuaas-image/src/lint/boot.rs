@@ -1,11 +1,14 @@
 //! Rules about what starts a deployed host: init, the boot loader, kernel arguments, curtin's hook.
 //!
-//! Of curtin's own code: `install_grub.py` replaces the value of `GRUB_CMDLINE_LINUX_DEFAULT` in
-//! `/etc/default/grub` and moves `50-cloudimg-settings.cfg` out of the way, and leaves other files of
-//! `/etc/default/grub.d` alone; `curthooks.py` runs `/curtin/curtin-hooks` of the image, where it is
-//! there, instead of all its own steps.
+//! Of curtin's own code: `curthooks.py` runs `/curtin/curtin-hooks` of the image, if it exists, instead
+//! of all its own steps.
 
-use super::rule::{LintRule, LintSeverity::Error, absolute, path_if};
+use super::kernel_arguments::{CLOUD_IMAGE, GRUB, grub_settings, kernel_settings};
+use super::rule::{
+    LintRule,
+    LintSeverity::{Error, Warning},
+    absolute, path_if,
+};
 use super::subject::LintSubject;
 use crate::archive_index::IndexedKind;
 
@@ -13,9 +16,6 @@ use crate::archive_index::IndexedKind;
 pub const HOOK_MARK: &str = "# gpuaas: pins the kernel, then calls curtin's own steps";
 /// Where curtin looks for a hook.
 const HOOK: &str = "curtin/curtin-hooks";
-const GRUB: &str = "etc/default/grub";
-/// Moved away by curtin.
-const CLOUD_IMAGE: &str = "etc/default/grub.d/50-cloudimg-settings.cfg";
 const BUILD_RECORD: &str = "etc/gpuaas/maas-host-image-build.json";
 
 /// Arguments that may be lost: curtin writes them itself, or they are for people at a console.
@@ -52,13 +52,18 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "curtin_hook_foreign",
         severity: Error,
-        reason: "/curtin/curtin-hooks is not the image's own",
-        breaks: "curtin, curthooks: it runs this instead of all its own steps; one that does not call them leaves a host without fstab and boot loader",
-        fix: "use the hook that the build writes, or delete it",
-        check: |image| {
-            let is_ours = image.index.text(HOOK).is_some_and(|text| text.contains(HOOK_MARK));
-            path_if(image.has(HOOK) && !is_ours, "/curtin/curtin-hooks")
-        },
+        reason: "/curtin/curtin-hooks neither calls curtin's own steps nor installs a boot loader",
+        breaks: "curtin, curthooks: it runs this instead of all its own steps, and the host has no fstab and no boot loader",
+        fix: "use the hook that the build writes, or call builtin_curthooks, or delete the hook",
+        check: |image| path_if(hook_kind(image) == HookKind::Incomplete, "/curtin/curtin-hooks"),
+    },
+    LintRule {
+        code: "curtin_hook_unknown",
+        severity: Warning,
+        reason: "/curtin/curtin-hooks is not the build's own, and the kernel is not pinned by it",
+        breaks: "curtin, installing-kernel: nothing, if the hook does what curtin's own steps do; it may install another kernel than the image's",
+        fix: "use the hook that the build writes, which pins the kernel and calls curtin's own steps",
+        check: |image| path_if(hook_kind(image) == HookKind::Foreign, "/curtin/curtin-hooks"),
     },
     LintRule {
         code: "curtin_hook_not_executable",
@@ -80,14 +85,13 @@ pub(super) const RULES: &[LintRule] = &[
         breaks: "curtin, setup_grub: it replaces GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub and disables 50-cloudimg-settings.cfg, and the arguments are gone",
         fix: "put them into GRUB_CMDLINE_LINUX, in a file of their own in /etc/default/grub.d",
         check: |image| {
-            let is_lost = |path: &&str| {
-                let lines: Vec<&str> = image.lines(path).collect();
-                let values = lines
-                    .iter()
-                    .filter_map(|line| line.strip_prefix("GRUB_CMDLINE_LINUX_DEFAULT="));
-                values.flat_map(arguments).any(|argument| !is_losable(argument))
-            };
-            absolute([GRUB, CLOUD_IMAGE].iter().filter(|path| is_lost(path)))
+            let settings = grub_settings(image).into_iter();
+            let lost = settings.filter(|one| {
+                let is_default = one.name == "GRUB_CMDLINE_LINUX_DEFAULT" && one.is_replaced();
+                is_default && one.arguments().any(|argument| !is_losable(&argument))
+            });
+            let lost: Vec<&str> = lost.map(|one| one.path).collect();
+            absolute([GRUB, CLOUD_IMAGE].iter().filter(|path| lost.contains(path)))
         },
     },
     LintRule {
@@ -97,41 +101,60 @@ pub(super) const RULES: &[LintRule] = &[
         breaks: "first boot: there are no IOMMU groups, and no slice becomes ready without a second boot",
         fix: "put it into GRUB_CMDLINE_LINUX, in a file of its own in /etc/default/grub.d",
         check: |image| {
-            let is_set = |wanted: &String| {
-                grub_files(image).into_iter().any(|path| sets(image, path, wanted))
-            };
+            let settings = kernel_settings(image).into_iter();
+            let kept = settings.filter(|one| !one.is_replaced());
+            let set: Vec<String> =
+                kept.flat_map(|one| one.arguments().collect::<Vec<_>>()).collect();
+            let is_set = |wanted: &String| set.contains(wanted);
             path_if(!wanted_arguments(image).iter().all(is_set), "/etc/default/grub.d")
         },
     },
 ];
 
-/// Words of a quoted value of shell.
-fn arguments(value: &str) -> impl Iterator<Item = &str> {
-    let bare = value.trim().trim_matches(['"', '\'']);
-    bare.split_whitespace().filter(|word| !word.starts_with('$'))
+/// What a hook of the image does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HookKind {
+    /// There is none.
+    Missing,
+    /// The build's own.
+    Ours,
+    /// Another one that does what curtin does, or a program that cannot be read.
+    Foreign,
+    /// A script that leaves out what a host needs to boot.
+    Incomplete,
+}
+
+fn hook_kind(image: &LintSubject<'_>) -> HookKind {
+    let Some(text) = image.index.text(HOOK) else {
+        return if image.has(HOOK) { HookKind::Foreign } else { HookKind::Missing };
+    };
+    if text.contains(HOOK_MARK) {
+        return HookKind::Ours;
+    }
+    // What it does instead of curtin's steps; a comment does nothing.
+    const DOES: [&str; 10] = [
+        "builtin_curthooks",
+        "curthooks.curthooks",
+        "curtin curthooks",
+        "install_grub",
+        "install-grub",
+        "grub-install",
+        "grub2-install",
+        "grub-mkconfig",
+        "bootctl",
+        "efibootmgr",
+    ];
+    let is_script = text.starts_with("#!");
+    let mut lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let does =
+        lines.any(|line| DOES.iter().any(|step| line.contains(step)) && !line.contains("import "));
+    if does || !is_script { HookKind::Foreign } else { HookKind::Incomplete }
 }
 
 fn is_losable(argument: &str) -> bool {
     LOSABLE
         .iter()
         .any(|known| argument == *known || known.ends_with('=') && argument.starts_with(known))
-}
-
-fn grub_files<'a>(image: &'a LintSubject<'_>) -> Vec<&'a str> {
-    let below = image.leaves("etc/default/grub.d/").map(|(path, _)| path);
-    std::iter::once(GRUB).chain(below.filter(|path| path.ends_with(".cfg"))).collect()
-}
-
-/// Whether a file of grub's defaults sets an argument where curtin leaves it.
-fn sets(image: &LintSubject<'_>, path: &str, wanted: &str) -> bool {
-    let is_moved = path == CLOUD_IMAGE;
-    let is_rewritten = |line: &str| path == GRUB && line.starts_with("GRUB_CMDLINE_LINUX_DEFAULT=");
-    let mut lines = image.lines(path).filter(|line| !is_moved && !is_rewritten(line));
-    lines.any(|line| {
-        let value = line.strip_prefix("GRUB_CMDLINE_LINUX");
-        let value = value.and_then(|rest| rest.split_once('=')).map(|(_, value)| value);
-        value.is_some_and(|value| arguments(value).any(|argument| argument == wanted))
-    })
 }
 
 /// Arguments of the options and of the build record's `kernel_arguments`, a text with spaces.

@@ -1,5 +1,6 @@
 //! Rules about what a build or a host left behind: an image has nothing of one machine.
 
+use super::cloud_config::{CloudConfig, cloud_configs};
 use super::rule::{
     LintRule,
     LintSeverity::{Error, Warning},
@@ -47,7 +48,15 @@ pub(super) const RULES: &[LintRule] = &[
                 .chain(below("etc/systemd/network/", ".network"))
                 .chain(below("etc/NetworkManager/system-connections/", ""))
                 .chain(below("etc/network/interfaces.d/", ""))
-                .chain(below("etc/udev/rules.d/", "-persistent-net.rules"));
+                .chain(below("etc/udev/rules.d/", "-persistent-net.rules"))
+                .chain(below("etc/systemd/network/", ".netdev"))
+                .chain(below("etc/sysconfig/network-scripts/ifcfg-", ""))
+                .chain(named_ports(image))
+                .chain(
+                    cloud_configs(image)
+                        .filter(CloudConfig::configures_network)
+                        .map(|file| file.path),
+                );
             absolute(files)
         },
     },
@@ -91,56 +100,6 @@ pub(super) const RULES: &[LintRule] = &[
         check: |image| {
             let keys = image.leaves("etc/ssh/").map(|(path, _)| path);
             absolute(keys.filter(|path| path.starts_with("etc/ssh/ssh_host_")))
-        },
-    },
-    LintRule {
-        code: "cloud_init_state_left",
-        severity: Error,
-        reason: "cloud-init has run in the image",
-        breaks: "first boot: it takes what it had cached for the machine's own, and modules that run once per instance do not run",
-        fix: "run cloud-init clean --logs at the end of the build",
-        check: |image| {
-            let folders = ["instance", "instances", "sem", "data"];
-            let below =
-                |name: &&str| image.leaves(&format!("var/lib/cloud/{name}/")).next().is_some();
-            let is_there = |name: &&str| {
-                below(name) || *name == "instance" && image.has("var/lib/cloud/instance")
-            };
-            absolute(
-                folders
-                    .iter()
-                    .filter(|name| is_there(name))
-                    .map(|name| format!("var/lib/cloud/{name}")),
-            )
-        },
-    },
-    LintRule {
-        code: "cloud_init_disabled",
-        severity: Error,
-        reason: "cloud-init is switched off, or may not configure the network",
-        breaks: "first boot: the host has no address or never asks MAAS for user-data, and does not become Deployed",
-        fix: "delete /etc/cloud/cloud-init.disabled and what says network: {config: disabled}",
-        check: |image| {
-            let off = "etc/cloud/cloud-init.disabled";
-            let files = image.leaves("etc/cloud/cloud.cfg.d/").map(|(path, _)| path);
-            let is_off =
-                |path: &&str| network_is_disabled(image.index.text(path).unwrap_or_default());
-            absolute(files.filter(is_off).chain(image.has(off).then_some(off)))
-        },
-    },
-    LintRule {
-        code: "datasource_excludes_maas",
-        severity: Error,
-        reason: "cloud-init is told to ask sources that are not MAAS",
-        breaks: "first boot: it never finds MAAS' metadata, and the machine does not become Deployed",
-        fix: "take datasource_list out of /etc/cloud/cloud.cfg.d, or add MAAS to it",
-        check: |image| {
-            let files = image.leaves("etc/cloud/").map(|(path, _)| path);
-            let excludes = |path: &&str| {
-                let mut lines = image.lines(path);
-                lines.any(|line| line.starts_with("datasource_list:") && !line.contains("MAAS"))
-            };
-            absolute(files.filter(excludes))
         },
     },
     LintRule {
@@ -195,18 +154,62 @@ pub(super) const RULES: &[LintRule] = &[
             path_if(!matches!(name, "" | "localhost" | "ubuntu" | "debian"), "/etc/hostname")
         },
     },
+    LintRule {
+        code: "sshd_ignores_drop_ins",
+        severity: Warning,
+        reason: "sshd does not read /etc/ssh/sshd_config.d, or something before it counts first",
+        breaks: "first boot: what bundles write there has no effect, so passwords may stay allowed; the first value of a setting counts",
+        fix: "begin /etc/ssh/sshd_config with Include /etc/ssh/sshd_config.d/*.conf",
+        check: |image| {
+            let path = "etc/ssh/sshd_config";
+            let is_read = !image.has_package("openssh-server")
+                || !image.has(path)
+                || reads_drop_ins(image.lines(path));
+            path_if(!is_read, "/etc/ssh/sshd_config")
+        },
+    },
 ];
 
-/// Whether a file of cloud-init has `network:` with `config: disabled`, in either style of YAML.
-fn network_is_disabled(text: &str) -> bool {
-    let lines: Vec<&str> =
-        text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
-    let squeezed = |line: &str| line.split_whitespace().collect::<String>();
-    lines.iter().enumerate().any(|(at, line)| {
-        let line = squeezed(line);
-        let below = lines.get(at + 1).map(|next| squeezed(next)).unwrap_or_default();
-        line == "network:{config:disabled}" || line == "network:" && below == "config:disabled"
-    })
+/// Whether sshd includes drop-ins before it reads a setting that bundles make.
+fn reads_drop_ins<'l>(lines: impl Iterator<Item = &'l str>) -> bool {
+    const SETTINGS: [&str; 4] = [
+        "passwordauthentication",
+        "permitrootlogin",
+        "kbdinteractiveauthentication",
+        "authorizedkeysfile",
+    ];
+    for line in lines {
+        let mut words = line.split(|c: char| c.is_whitespace() || c == '=');
+        let keyword = words.next().unwrap_or_default().to_ascii_lowercase();
+        let covers = |word: &str| {
+            let word = word.trim_matches('"').trim_start_matches("/etc/ssh/");
+            ["sshd_config.d/*.conf", "sshd_config.d/*"].contains(&word)
+        };
+        if keyword == "include" && words.any(covers) {
+            return true;
+        }
+        if keyword == "match" || SETTINGS.contains(&keyword.as_str()) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Files that name ports by what only one machine has: its MAC addresses, or the names of its ports.
+fn named_ports<'a>(image: &'a LintSubject<'_>) -> impl Iterator<Item = &'a str> {
+    let links = image.leaves("etc/systemd/network/").map(|(path, _)| path);
+    let has_address = |path: &&str| {
+        let mut lines = image.lines(path);
+        path.ends_with(".link") && lines.any(|line| line.contains("MACAddress="))
+    };
+    // Debian's installer writes the ports of its machine into this one.
+    let interfaces = "etc/network/interfaces";
+    let is_port = |line: &str| {
+        let mut words = line.split_whitespace();
+        matches!(words.next(), Some("iface")) && words.next() != Some("lo")
+    };
+    let has_port = image.lines(interfaces).any(is_port);
+    links.filter(has_address).chain(has_port.then_some(interfaces))
 }
 
 /// Files that let somebody in, or are made to be secret.
@@ -227,9 +230,19 @@ fn credentials<'a>(image: &'a LintSubject<'_>) -> Vec<&'a str> {
         let named =
             at_home && NAMES.iter().any(|name| path.ends_with(name)) && entry.size_bytes > 0;
         let apt = path == "etc/apt/auth.conf" || path.starts_with("etc/apt/auth.conf.d/");
+        // The installer's answers have the password and the keys of its first user.
+        let installer = path.starts_with("var/log/installer/autoinstall-user-data")
+            || path.starts_with("root/") && path.ends_with("preseed.cfg");
+        let is_answer =
+            |line: &str| line.strip_prefix("Value:").is_some_and(|v| !v.trim().is_empty());
+        let asked = path == "var/cache/debconf/passwords.dat" && image.lines(path).any(is_answer);
         // Host keys have a rule of their own.
         let host_key = path.starts_with("etc/ssh/ssh_host_");
-        named || apt || entry.has_private_key && path != SNAKE_OIL && !host_key
+        named
+            || apt
+            || installer
+            || asked
+            || entry.has_private_key && path != SNAKE_OIL && !host_key
     };
     image.leaves("").filter(|(path, entry)| is_secret(path, entry)).map(|(path, _)| path).collect()
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::shell_text::assignments;
 use crate::archive_index::{ArchiveIndex, IndexedEntry, IndexedKind};
 use crate::disk_type::DiskType;
 
@@ -142,6 +143,21 @@ impl<'a> LintSubject<'a> {
         folder: &'s str,
     ) -> impl Iterator<Item = (&'s str, &'s IndexedEntry)> {
         self.index.below(folder).filter(|(_, entry)| entry.kind != IndexedKind::Directory)
+    }
+
+    /// The content of the file at `path`, where rules read it.
+    #[must_use]
+    pub fn text(&self, path: &str) -> Option<&str> {
+        self.index.text(path)
+    }
+
+    /// A field of `/etc/os-release` (os-release(5)), such as `ID`.
+    #[must_use]
+    pub fn os_release(&self, field: &str) -> Option<String> {
+        let files = ["etc/os-release", "usr/lib/os-release"];
+        let text = files.iter().find_map(|path| self.text(path))?;
+        let fields = assignments(text).into_iter().filter(|one| one.name == field);
+        fields.map(|one| one.value).next_back()
     }
 
     /// Lines of the file at `path` that are neither empty nor a comment.

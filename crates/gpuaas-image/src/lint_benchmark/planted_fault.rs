@@ -6,7 +6,7 @@ use super::sample_disk::compressed_disk;
 use super::sample_image::SampleImage;
 use super::sample_systems::{disk_options, h200, h200_options};
 use crate::entry::{DeviceNumber, EntryKind};
-use crate::lint::LintOptions;
+use crate::lint::{ImageFileType, LintOptions};
 
 /// The kernel of the sample that faults are planted in.
 const KERNEL: &str = "6.8.0-90-generic";
@@ -35,6 +35,8 @@ pub enum FaultPlant {
     Disk(&'static [&'static str]),
     /// The archive is such a disk, and the machines get a storage layout.
     DiskForLayout,
+    /// The archive is such a disk, and MAAS is told that it is of this type.
+    Declared(&'static str),
 }
 
 impl PlantedFault {
@@ -60,6 +62,11 @@ impl PlantedFault {
                 Ok((image.archive()?, options))
             }
             FaultPlant::Disk(names) => Ok((compressed_disk(names)?, disk_options())),
+            FaultPlant::Declared(name) => {
+                let file_type = ImageFileType::find(name).unwrap_or(ImageFileType::Tgz);
+                let declared = LintOptions { file_type, ..disk_options() };
+                Ok((compressed_disk(&["curtin", "etc"])?, declared))
+            }
             FaultPlant::DiskForLayout => {
                 let flat = LintOptions { storage_layout: "flat".to_owned(), ..disk_options() };
                 Ok((compressed_disk(&["curtin", "etc"])?, flat))
@@ -118,8 +125,15 @@ macro_rules! not_installed {
     };
 }
 
+mod of_builds;
+
 /// Every fault.
-pub const FAULTS: &[PlantedFault] = &[
+pub fn faults() -> impl Iterator<Item = &'static PlantedFault> {
+    FAULTS.iter().chain(of_builds::FAULTS)
+}
+
+/// Faults of the archive, its packages and its boot.
+const FAULTS: &[PlantedFault] = &[
     other(
         "archive_damaged",
         "cut off in the middle",
@@ -323,12 +337,11 @@ pub const FAULTS: &[PlantedFault] = &[
         "etc/apt/auth.conf.d/repo.conf",
         "machine repo.example login a password b\n"
     ),
-    added!(
-        "password_left",
-        "a password for tests",
-        "etc/shadow",
-        "root:$6$salt$hash:19000:0:99999:7:::\n"
-    ),
+    tree("password_left", "a password for tests", |image| {
+        image
+            .file("etc/shadow", "root:$6$salt$hash:19000:0:99999:7:::\n")
+            .mode("etc/shadow", 0o640);
+    }),
     added!("host_state_left", "an enrollment token", "etc/gpuaas/bootstrap-token", "token"),
     added!(
         "host_state_left",

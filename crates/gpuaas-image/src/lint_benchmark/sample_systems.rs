@@ -10,6 +10,9 @@ use crate::lint::{HOOK_MARK, ImageFileType, LintOptions};
 /// A file capability: `cap_net_raw=ep` (capabilities(7)).
 const CAP_NET_RAW: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
+/// What the package cloud-init does at its installation.
+const POSTINST: &str = "var/lib/dpkg/info/cloud-init.postinst";
+
 /// Every good image with what it is for.
 ///
 /// # Errors
@@ -119,6 +122,25 @@ fn noble() -> SampleImage {
              Types: deb\nURIs: http://security.ubuntu.com/ubuntu/\nSuites: noble-security\n",
         )
         .file("etc/apt/sources.list", "# moved to ubuntu.sources\n")
+        .file(
+            "etc/cloud/ds-identify.cfg",
+            "policy: search,found=all,maybe=all,notfound=disabled\ndatasource: MAAS\n",
+        )
+        .file("etc/iscsi/initiatorname.iscsi", "GenerateName=yes\n")
+        .file("etc/crypttab", "# <target name> <source device> <key file> <options>\n")
+        .file("etc/mdadm/mdadm.conf", "HOMEHOST <system>\nMAILADDR root\n")
+        .file("etc/network/interfaces", "auto lo\niface lo inet loopback\n")
+        .file("etc/initramfs-tools/conf.d/resume", "RESUME=none\n")
+        .file(
+            "etc/default/grub.d/init-select.cfg",
+            "GRUB_CMDLINE_LINUX_DEFAULT=\"${GRUB_CMDLINE_LINUX_DEFAULT}\"\n",
+        )
+        .file("usr/lib/systemd/system/cloud-init.service", "[Unit]\n")
+        .link(
+            "etc/systemd/system/cloud-init.target.wants/cloud-init.service",
+            "/usr/lib/systemd/system/cloud-init.service",
+        )
+        .file("var/cache/debconf/config.dat", "Name: man-db/auto-update\nValue: true\n")
         .file("etc/apt/apt.conf.d/70debconf", "DPkg::Pre-Install-Pkgs {\"x\";};\n")
         .file(
             "etc/cloud/cloud.cfg.d/90_dpkg.cfg",
@@ -199,6 +221,7 @@ pub(super) fn bookworm() -> SampleImage {
             "etc/apt/sources.list.d/local.list",
             "deb [trusted=yes] cdrom:[Debian]/ bookworm main\n",
         )
+        .file(POSTINST, "db_get \"cloud-init/maas-metadata-url\"\npython3 -c 'import yaml'\n")
         .remove("etc/machine-id")
         .remove("etc/hostname")
         .remove("etc/fstab")
@@ -218,7 +241,7 @@ fn bullseye() -> SampleImage {
         .link("var/lib/dkms/xpmem/2.6/source", "/usr/src/xpmem-2.6")
         .file(&format!("var/lib/dkms/xpmem/2.6/{kernel}/x86_64/module/xpmem.ko"), "module")
         .file(&format!("lib/modules/{kernel}/extra/xpmem.ko"), "module")
-        .file("curtin/curtin-hooks", &format!("#!/bin/sh\n{HOOK_MARK}\n"))
+        .file("curtin/curtin-hooks", &format!("#!/bin/sh\n{HOOK_MARK}\nwrite metadata_url\n"))
         .mode("curtin/curtin-hooks", 0o755)
         .file(
             "etc/apt/sources.list",

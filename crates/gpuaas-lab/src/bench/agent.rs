@@ -129,7 +129,7 @@ async fn deployed(
     let url = region.url();
     let inputs = operator::SiteInputs::new();
     operator::add_site(client, SITE, (&url, &region.api_key), inputs).await?;
-    operator::add_profile(client, serde_json::Map::new()).await?;
+    operator::add_profile(client, "", serde_json::Map::new()).await?;
     let hosts = region.region.with(|region| region.hosts());
     let inventory: Vec<MachineInventory> = hosts
         .into_iter()
@@ -166,7 +166,7 @@ async fn report_progress(
     phase: BootstrapPhase,
     status: ProgressStatus,
 ) -> Result<(), Failure> {
-    let progress = BootstrapProgress { phase, status, message: String::new() };
+    let progress = BootstrapProgress { phase, status, message: String::new(), attempt: None };
     let anchor = inputs.control_plane_ca_pem.as_deref().map(str::as_bytes);
     let plane = ControlPlane::new(&inputs.control_plane_url, anchor);
     let plane = plane.map_err(|error| not_ready(&error.to_string()))?;

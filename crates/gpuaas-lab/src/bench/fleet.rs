@@ -70,7 +70,7 @@ pub async fn add_sites_and_profile(
         let (url, key) = (simulator.maas_url(), simulator.api_key());
         operator::add_site(client, name, (&url, key), operator::SiteInputs::new()).await?;
     }
-    operator::add_profile(client, serde_json::Map::new()).await
+    operator::add_profile(client, "", serde_json::Map::new()).await
 }
 
 /// Onboards every machine, `apart_seconds` of `clock` after one another, and waits until each run

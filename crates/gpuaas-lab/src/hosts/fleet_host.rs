@@ -66,8 +66,9 @@ impl Fleet {
                 }
             };
             if first {
-                simulated_host::run(stand_in, control_plane, clock, stop).await;
-            } else if let Err(error) = agent::run(stand_in.agent, control_plane, clock, stop).await
+                Box::pin(simulated_host::run(stand_in, control_plane, clock, stop)).await;
+            } else if let Err(error) =
+                Box::pin(agent::run(stand_in.agent, control_plane, clock, stop)).await
             {
                 tracing::warn!(%error, "an agent ended");
             }
@@ -113,6 +114,7 @@ impl Fleet {
                 host: Host::Fixed(Arc::new(json!({
                     "hostname": inputs.hostname,
                     "gates": gates(inputs),
+                    "programs": {"sshd": SSHD_SETTINGS},
                 }))),
                 ca_file: None,
                 env: AgentEnv::default(),
@@ -121,6 +123,11 @@ impl Fleet {
         }
     }
 }
+
+/// What `sshd -T` prints of the settings that a bundle makes, after the bundle that a stand-in does not
+/// run.
+const SSHD_SETTINGS: &str = "passwordauthentication no\npermitrootlogin without-password\n\
+                             authorizedkeysfile /etc/ssh/authorized_keys.d/%u\n";
 
 /// Where a host of this name calls from: one of the addresses of loopback, as hosts have addresses of
 /// their own. What the control plane counts per address is then counted as in life.

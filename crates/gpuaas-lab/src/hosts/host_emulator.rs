@@ -11,10 +11,8 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use gpuaas_node_agent::host::SLICE_DEVICES;
-
 use super::options::Loss;
-use crate::slice_host::{EmulatedSliceHost, LAYOUTS};
+use crate::slice_host::{EMULATOR, EmulatedSliceHost, furnish};
 
 /// Names the program to whatever runs on a host.
 pub(super) const VARIABLE: &str = "GPUAAS_FIXTURE_KERNEL";
@@ -22,6 +20,10 @@ const MAKE_HOST: &str = include_str!("../../../../bundles/fixture/make-host.sh")
 const KERNEL: &str = include_str!("../../../../bundles/fixture/kernel");
 /// A host's curl: see `host_pace`.
 const CURL: &str = include_str!("host_curl.sh");
+/// What asks whom of the two programs that play a host.
+const PROGRAM: &str = include_str!("host_program.sh");
+/// Name of the program to whatever runs on a host.
+const PROGRAM_NAME: &str = "host";
 /// What the boot loader of a stock image starts the kernel with.
 const COMMAND_LINE: &str = "BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro";
 /// Where curtin puts the kernel options that a deployment carried, for update-grub.
@@ -30,6 +32,7 @@ const CURTIN_GRUB: &str = "etc/default/grub.d/50-curtin-settings.cfg";
 const LOSE_FABRIC: &str = r#"
 rm -f -- "$GPUAAS_HOST_ROOT/etc/netplan/60-ipoib.yaml"
 rm -f -- "$GPUAAS_HOST_ROOT"/run/fixture/{addresses,routes}/ibp*
+"$GPUAAS_FIXTURE_KERNEL" cold
 "$GPUAAS_FIXTURE_KERNEL" lose active gpuaas-slice-network-baseline.service
 "#;
 /// The second of the eight.
@@ -57,7 +60,7 @@ impl HostEmulator {
 
     /// The program.
     pub(super) fn program(&self) -> PathBuf {
-        self.dir.join("kernel")
+        self.dir.join(PROGRAM_NAME)
     }
 
     /// Folder of the programs that a host has in the place of this machine's.
@@ -98,9 +101,13 @@ impl HostEmulator {
             let grub = format!("GRUB_CMDLINE_LINUX_DEFAULT=\"{kernel_options}\"\n");
             std::fs::write(root.join(CURTIN_GRUB), grub)?;
         }
-        EmulatedSliceHost::at(&root.join(SLICE_DEVICES)).attach_drives()?;
+        EmulatedSliceHost::at(root).attach_drives()?;
         let line = format!("{COMMAND_LINE} {kernel_options}");
         std::fs::write(root.join("proc/cmdline"), format!("{}\n", line.trim_end()))?;
+        // The kernel takes its pages at the boot, and no later.
+        let mut boot = Command::new("bash");
+        boot.arg(self.program()).arg("pages").env("GPUAAS_HOST_ROOT", root);
+        run_to_success(boot).await?;
         std::fs::write(root.join("etc/hostname"), format!("{hostname}\n"))
     }
 
@@ -108,19 +115,28 @@ impl HostEmulator {
     async fn prepare(&self) -> io::Result<()> {
         let fresh = self.dir.join("fresh");
         std::fs::create_dir_all(&fresh)?;
-        for (name, text) in [("make-host.sh", MAKE_HOST), ("kernel", KERNEL)] {
+        for (name, text) in [
+            ("make-host.sh", MAKE_HOST),
+            ("kernel", KERNEL),
+            ("emulator", EMULATOR),
+            (PROGRAM_NAME, PROGRAM),
+        ] {
             write_program(&self.dir.join(name), text)?;
         }
         let mut make = Command::new("bash");
         make.arg(self.dir.join("make-host.sh")).arg(&fresh);
         run_to_success(make).await?;
+        // Netplan's files bring the fabric's links up, and there are none yet.
+        let mut cold = Command::new(self.program());
+        cold.arg("cold").env("GPUAAS_HOST_ROOT", &fresh).env("GPUAAS_SYSFS", fresh.join("sys"));
+        run_to_success(cold).await?;
         // Whoever asks for this unit is its process.
         let active = fresh.join("run/fixture/active");
         std::fs::create_dir_all(&active)?;
         std::fs::write(active.join("gpuaas-node-agent.service"), "")?;
-        EmulatedSliceHost::write(&fresh.join(SLICE_DEVICES), &LAYOUTS[0])?;
         // Disks of the size of real ones would be copied along, and nobody formats them here.
-        std::fs::remove_dir_all(fresh.join("dev"))
+        std::fs::remove_dir_all(fresh.join("dev"))?;
+        furnish(&fresh).map(drop)
     }
 
     /// Takes something from the host.

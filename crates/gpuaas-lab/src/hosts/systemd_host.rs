@@ -421,67 +421,6 @@ mod tests {
         assert_eq!(signal, Some(Signal::KILL.as_raw()));
     }
 
-    /// A boot that the host itself orders brings another first process, another network, and the metadata
-    /// service in it.
-    #[tokio::test]
-    async fn a_host_that_starts_again_is_served_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let factory = match SystemdHostFactory::new(None, dir.path()) {
-            Ok(factory) => Arc::new(factory),
-            Err(failure) => return println!("skipped: {failure}"),
-        };
-        let folder = dir.path().join("host");
-        let host = SystemdHost { factory, folder: folder.clone(), ..machine() };
-        let life = tokio::spawn(async move { Arc::new(host).run_until_power_off().await });
-        let first = first_process(&folder, None).await;
-        let reboot = inside(first, "systemctl reboot --force").await;
-        assert!(reboot.status.success(), "{reboot:?}");
-        let second = first_process(&folder, Some(first)).await;
-        assert!(!life.is_finished(), "{}", console(&folder));
-        life.abort();
-        assert!(life.await.unwrap_err().is_cancelled());
-        tokio::time::timeout(Duration::from_secs(60), process_ended(second)).await.unwrap();
-    }
-
-    /// The first process of the host in `folder` that is not the one of the boot `before`, once it takes
-    /// orders and answers on the port of MAAS' metadata service.
-    async fn first_process(folder: &Path, before: Option<u32>) -> u32 {
-        let argument = format!("--directory={}/root", folder.display());
-        let wait = async {
-            let mut looks = tokio::time::interval(Duration::from_millis(200));
-            loop {
-                looks.tick().await;
-                let own = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-                    let line = fs::read(entry.path().join("cmdline")).ok()?;
-                    let is_nspawn =
-                        String::from_utf8_lossy(&line).split('\0').any(|w| w == argument);
-                    is_nspawn.then(|| entry.file_name().to_str()?.parse::<u32>().ok()).flatten()
-                });
-                for child in own.flat_map(children).filter(|child| Some(*child) != before) {
-                    // 401: it asks for a machine's token.
-                    let ask = "test -S /run/systemd/private && \
-                               curl -s -o /dev/null -w '%{http_code}' \
-                               http://127.0.0.1:5240/MAAS/metadata/2012-03-01/user-data";
-                    if inside(child, ask).await.stdout == b"401" {
-                        return child;
-                    }
-                }
-            }
-        };
-        let found = tokio::time::timeout(Duration::from_secs(240), wait).await;
-        found.unwrap_or_else(|_| panic!("no host is served: {}", console(folder)))
-    }
-
-    async fn inside(pid: u32, line: &str) -> std::process::Output {
-        let mut enter = Command::new("nsenter");
-        enter.args(["--all", "--target", &pid.to_string(), "--", "sh", "-c", line]);
-        enter.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().await.unwrap()
-    }
-
-    fn console(folder: &Path) -> String {
-        fs::read_to_string(folder.join("console.log")).unwrap_or_default()
-    }
-
     #[tokio::test]
     async fn the_metadata_service_knows_its_own_machine_only() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -10,8 +10,8 @@ use gpuaas_types::slice::GUEST_IMAGES_FOLDER;
 use super::layout::HostLayout;
 use super::tree::HostTree;
 
-/// The program that plays what files cannot.
-const EMULATOR: &str = include_str!("emulator.sh");
+/// The program that plays what files cannot: libvirt, drives, the fabric manager, guests.
+pub const EMULATOR: &str = include_str!("emulator.sh");
 /// What runs a real guest: QEMU alone, or this machine's libvirt.
 const GUEST_MACHINE: &str = include_str!("guest_machine.sh");
 const GUEST_DOMAIN: &str = include_str!("guest_domain.sh");

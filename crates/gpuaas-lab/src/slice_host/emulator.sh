@@ -10,7 +10,7 @@ machine=$root/run/emulator/guest_machine
 mkdir -p -- "$domains"
 
 # A laboratory whose clock stands still while its hosts compute is told when that is.
-events=$root/../run/pace/events
+events=$root/run/pace/events
 if [[ -p $events ]]; then
     exec 9<>"$events"
     trap 'printf -- "-%s\n" "$$" >&9' EXIT

@@ -20,11 +20,13 @@ here() {
 }
 case $verb in
     start)
-        # What the agent keeps is below the folder of the played host, where this machine's dnsmasq does not look.
+        # What the agent keeps is below the folder of the played host, where this machine's dnsmasq and the
+        # program for the flows of its bridge do not look.
         cp -- "$root"/var/lib/gpuaas/dhcp-hosts/* /var/lib/gpuaas/dhcp-hosts/
         here >"${document%.xml}.here"
         libvirt define --validate "${document%.xml}.here"
         libvirt start "$claim"
+        env --unset=GPUAAS_HOST_ROOT --unset=GPUAAS_SYSFS --unset=GPUAAS_LIB /usr/local/sbin/gpuaas-slice-guest-flows
         # The agent of a played host listens at a port of 127.0.0.1.
         called=$(sed -n 's/^ *url: http:\/\/\([^\/]*\)\/.*/\1/p' "$root/var/lib/gpuaas/slices/$claim/vendor-data")
         systemd-run --quiet --unit="$unit" --socket-property="ListenStream=$called" \
@@ -35,6 +37,8 @@ case $verb in
         if ! libvirt domstate "$claim" >/dev/null 2>&1; then exit 0; fi
         if [[ $(libvirt domstate "$claim") == running ]]; then libvirt destroy "$claim"; fi
         libvirt undefine --nvram "$claim"
+        for host in "$root"/var/lib/gpuaas/dhcp-hosts/*; do rm -f -- "/var/lib/gpuaas/dhcp-hosts/${host##*/}"; done
+        env --unset=GPUAAS_HOST_ROOT --unset=GPUAAS_SYSFS --unset=GPUAAS_LIB /usr/local/sbin/gpuaas-slice-guest-flows
         systemctl stop "$unit.socket" "$unit.service"
         rm -- "${document%.xml}.here"
         ;;

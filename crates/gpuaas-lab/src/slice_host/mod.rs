@@ -10,10 +10,12 @@
 //! (`guest_machine.sh`), and its own cloud-init reads the seed and calls.
 
 mod emulated;
+mod furnish;
 mod layout;
 mod pci_tree;
 mod tree;
 
-pub use emulated::{EmulatedSliceHost, GUEST_IMAGE, SliceFault, TENANT_BLOCKS};
+pub use emulated::{EMULATOR, EmulatedSliceHost, GUEST_IMAGE, SliceFault, TENANT_BLOCKS};
+pub use furnish::furnish;
 pub use layout::{HostLayout, LAYOUTS, SwitchLayout};
 pub use tree::{HostTree, TreeDevice, TreeDrive};

@@ -8,6 +8,9 @@ pub(super) const ROOT_PORT: u8 = 4;
 pub(super) const UPSTREAM_PORT: u8 = 5;
 pub(super) const DOWNSTREAM_PORT: u8 = 6;
 
+/// Bits of Access Control Services that isolate, and nothing else.
+pub(super) const ACS_ON: u16 = 0x1d;
+
 /// A function to write.
 pub(super) struct NewFunction<'a> {
     pub(super) address: &'a str,

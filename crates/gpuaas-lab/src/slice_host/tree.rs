@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use gpuaas_types::topology::{GpuModule, HostTopology};
 use host_facts::HostRoot;
-use host_facts::topology::{FABRIC_MANAGER_SETTINGS, GPU_MODULES_RECORD, queries};
+use host_facts::topology::{
+    FABRIC_MANAGER_SETTINGS, GPU_MODULES_RECORD, RECORDED_HARDWARE, queries,
+};
 
 use super::layout::{HostLayout, SwitchLayout};
 use super::pci_tree::{
-    DOWNSTREAM_PORT, NewFunction, ROOT_PORT, UPSTREAM_PORT, bridge_config, link, put,
+    ACS_ON, DOWNSTREAM_PORT, NewFunction, ROOT_PORT, UPSTREAM_PORT, bridge_config, link, put,
     write_function,
 };
 
-/// What isolates, and nothing else.
-const ACS_ON: u16 = 0x1d;
 /// What a GPU with 141 GB of memory says of its registers, as `resource` has it.
 const GPU_RESOURCE: &str = "0x000003c000000000 0x000003c003ffffff 0x000000000014220c\n\
      0x0000000000000000 0x0000000000000000 0x0000000000000000\n\
@@ -27,13 +27,13 @@ const GPU_RESOURCE: &str = "0x000003c000000000 0x000003c003ffffff 0x000000000014
 const FUNCTION_RESOURCE: &str = "0x000003d000000000 0x000003d0000fffff 0x000000000014220c\n\
      0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
 /// A controller that can sanitize by crypto erase and block erase, and format.
-const ERASING_CONTROLLER: &str = "{\"oacs\": 94, \"sanicap\": 3}";
+pub(super) const ERASING_CONTROLLER: &str = "{\"oacs\": 94, \"sanicap\": 3}";
 /// What `fmpm -l` answers, while no partition is active.
 const FABRIC_PARTITIONS: &str = "queries/fabric-partitions.json";
 /// Folder for what was at the paths that were changed.
 const CHANGED: &str = "changed";
 /// Sectors of a drive of 3.84 TB.
-const SECTORS: &str = "7501476528\n";
+pub(super) const SECTORS: &str = "7501476528\n";
 
 /// A PCI device of the host.
 #[derive(Debug, Clone)]
@@ -132,7 +132,7 @@ impl HostTree {
             tree.write_nvswitch(number)?;
         }
         if layout.nvswitches > 0 {
-            tree.write_fabric_manager()?;
+            write_fabric_manager(tree.path())?;
         }
         tree.write_nodes(layout)?;
         tree.write_processes()?;
@@ -269,7 +269,11 @@ impl HostTree {
             )
         };
         let gpus: String = modules.iter().map(gpu).collect();
-        let text = format!("<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n{gpus}</nvidia_smi_log>\n");
+        self.put("sys/class/dmi/id/product_serial", "TREE0001\n")?;
+        let hardware = format!("{RECORDED_HARDWARE}product_serial=TREE0001 -->");
+        let text = format!(
+            "<?xml version=\"1.0\" ?>\n<nvidia_smi_log>\n{gpus}</nvidia_smi_log>\n{hardware}\n"
+        );
         self.put(GPU_MODULES_RECORD.trim_start_matches('/'), text)
     }
 
@@ -463,24 +467,6 @@ impl HostTree {
         Ok(())
     }
 
-    /// What the fabric manager of a board with eight GPUs answers: a partition a line.
-    fn write_fabric_manager(&self) -> io::Result<()> {
-        let partition = |(id, modules): (usize, Vec<u32>)| {
-            let gpus: Vec<String> =
-                modules.iter().map(|module| format!("{{\"physicalId\": {module}}}")).collect();
-            let (count, gpus) = (modules.len(), gpus.join(", "));
-            format!(
-                "{{\"partitionId\": {id}, \"isActive\": 0, \"numGpus\": {count}, \
-                 \"gpuInfo\": [{gpus}]}}"
-            )
-        };
-        let lines: Vec<String> =
-            board_partitions().into_iter().enumerate().map(partition).collect();
-        let list = format!("{{\"partitionInfo\": [\n{}\n]}}\n", lines.join(",\n"));
-        self.put(FABRIC_PARTITIONS, list)?;
-        self.put(FABRIC_MANAGER_SETTINGS.trim_start_matches('/'), "FABRIC_MODE=1\n")
-    }
-
     fn write_nodes(&self, layout: &HostLayout) -> io::Result<()> {
         let nodes = 2 * layout.nodes_per_package;
         let cores = nodes * layout.cores_per_node;
@@ -528,6 +514,23 @@ struct DeviceSlot {
     node: u32,
 }
 
+/// Writes what the fabric manager of a board with eight GPUs answers, a partition a line.
+pub(super) fn write_fabric_manager(root: &Path) -> io::Result<()> {
+    let partition = |(id, modules): (usize, Vec<u32>)| {
+        let gpus: Vec<String> =
+            modules.iter().map(|module| format!("{{\"physicalId\": {module}}}")).collect();
+        let (count, gpus) = (modules.len(), gpus.join(", "));
+        format!(
+            "{{\"partitionId\": {id}, \"isActive\": 0, \"numGpus\": {count}, \
+             \"gpuInfo\": [{gpus}]}}"
+        )
+    };
+    let lines: Vec<String> = board_partitions().into_iter().enumerate().map(partition).collect();
+    let list = format!("{{\"partitionInfo\": [\n{}\n]}}\n", lines.join(",\n"));
+    put(root, FABRIC_PARTITIONS, list)?;
+    put(root, FABRIC_MANAGER_SETTINGS.trim_start_matches('/'), "FABRIC_MODE=1\n")
+}
+
 /// Module ids of the partitions of a board with eight GPUs.
 fn board_partitions() -> Vec<Vec<u32>> {
     let sets: [&[u32]; 7] = [
@@ -543,6 +546,6 @@ fn board_partitions() -> Vec<Vec<u32>> {
 }
 
 /// File with what `nvme id-ctrl` answers of a drive.
-fn erase_answer(name: &str) -> String {
+pub(super) fn erase_answer(name: &str) -> String {
     format!("queries/nvme-id-ctrl/{name}.json")
 }

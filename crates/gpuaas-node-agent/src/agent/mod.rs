@@ -53,21 +53,23 @@ pub async fn run(
     config.env.control_plane = Some(control_plane.clone());
     let restart = config.env.restart.clone();
     let agent = Agent::new(config, control_plane, clock);
-    let loops = async {
-        let identity = enrollment::enroll(&agent).await?;
+    // Each loop is on the heap: together they are too large for the stack of a worker that drives a
+    // fleet of agents.
+    let loops = Box::pin(async {
+        let identity = Box::pin(enrollment::enroll(&agent)).await?;
         agent.set_task_keys(identity.task_keys.clone());
-        slice_survey::run_once(&agent).await;
+        Box::pin(slice_survey::run_once(&agent)).await;
         tokio::join!(
-            heartbeats::run(&agent, &identity, ready),
-            task_loop::run(&agent, &identity),
-            slice_loop::run(&agent),
-            gate_reports::run(&agent),
-            renewals::run(&agent, &identity),
-            slice_survey::run(&agent),
-            roll_back_unless_confirmed(&agent)
+            Box::pin(heartbeats::run(&agent, &identity, ready)),
+            Box::pin(task_loop::run(&agent, &identity)),
+            Box::pin(slice_loop::run(&agent)),
+            Box::pin(gate_reports::run(&agent)),
+            Box::pin(renewals::run(&agent, &identity)),
+            Box::pin(slice_survey::run(&agent)),
+            Box::pin(roll_back_unless_confirmed(&agent))
         );
         Ok(())
-    };
+    });
     let loops = restart.run_until_cancelled(loops);
     shutdown.run_until_cancelled(loops).await.flatten().unwrap_or(Ok(()))
 }

@@ -184,7 +184,7 @@ impl Agent {
     /// What a task is carried out with: the agent's own secrets are redacted in its result.
     pub(super) fn task_env(&self) -> AgentEnv {
         let mut env = self.config.env.clone();
-        env.control_plane = env.control_plane.map(|_| self.control_plane());
+        env.control_plane = env.control_plane.map(|_| self.authenticated());
         env.secrets.extend(self.identity().map(|it| it.credential.secrets()).unwrap_or_default());
         env
     }

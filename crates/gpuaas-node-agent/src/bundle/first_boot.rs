@@ -4,7 +4,7 @@
 //! that the delivery names, and can be unpacked. The delivery is in `bootstrap.json`, which
 //! cloud-init wrote from the user-data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ use super::launcher::{self, BundleContext};
 use super::report::BundleReport;
 use super::stored_inputs;
 use crate::clock::AgentClock;
+use crate::identity::AgentCredential;
 use crate::paths;
 use crate::protocol::{ControlPlane, ControlPlaneError, SetupError};
 
@@ -123,9 +124,11 @@ pub async fn boot(
         Some(anchor) => ControlPlane::new(url, Some(anchor.as_bytes()))?,
         None => ControlPlane::with_system_roots(url, ca_pem)?,
     };
+    let token = AgentCredential::Bearer(file.bootstrap_token.clone());
+    let own = control_plane.with_credential(&token)?;
     let mut archives = Vec::new();
     for bundle in &delivery.bundles {
-        let bytes = fetch(&control_plane, bundle, &file.limits, clock).await?;
+        let bytes = fetch(&own, bundle, &file.limits, clock).await?;
         archives.push(verify_archive(bundle, &bytes, &delivery.trusted_keys, clock.now())?);
     }
     let installed = HostRoot::new(&folders.root).join(paths::INSTALLED_BUNDLES);
@@ -149,6 +152,7 @@ pub async fn boot(
         values: delivery.values(),
         use_stored_inputs: false,
         environment,
+        repairs: BTreeSet::new(),
         phase_events: Some(phase_events),
     };
     let callbacks =

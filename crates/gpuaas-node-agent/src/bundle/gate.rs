@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use gpuaas_bundle::Manifest;
+use gpuaas_bundle::{EstablishedCheck, Manifest};
 use gpuaas_types::agent::{Finding, Gate, GateCheck, GateClass, GateReport, HostCheck};
 use host_facts::HostRoot;
 use serde::Deserialize;
@@ -42,6 +42,11 @@ pub(crate) struct BundleCheck {
     pub(crate) bundle: String,
     /// Folder of the bundle.
     pub(crate) folder: PathBuf,
+    /// The phase that establishes the effect, `BUNDLE/PHASE` with the bundle's name; none: the bundle as
+    /// a whole.
+    pub(crate) phase: Option<String>,
+    /// What a person does if a repair does not help; may be empty.
+    pub(crate) otherwise: String,
 }
 
 /// A check, with the class and the reason of its failure.
@@ -60,13 +65,17 @@ impl ClassifiedCheck {
 }
 
 impl From<BundleCheck> for ClassifiedCheck {
-    fn from(BundleCheck { check, baseline, bundle, .. }: BundleCheck) -> Self {
+    fn from(BundleCheck { check, baseline, bundle, otherwise, .. }: BundleCheck) -> Self {
         let (class, what) = if baseline {
             (GateClass::HostBaselineIncomplete, "host baseline incomplete")
         } else {
             (GateClass::HostSetupIncomplete, "host setup incomplete")
         };
-        Self { check, class, reason: format!("{what}: {bundle} is not in effect") }
+        let mut reason = format!("{what}: {bundle} is not in effect");
+        if !otherwise.is_empty() {
+            reason = format!("{reason}; if repair-drift does not restore it, {otherwise}");
+        }
+        Self { check, class, reason }
     }
 }
 
@@ -116,12 +125,20 @@ pub(crate) fn bundle_checks(gate: Gate, root: &HostRoot) -> Result<Vec<BundleChe
         let values = stored_inputs::values_for_checks(root, manifest)
             .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
         let own = required.contains(manifest.name.as_str());
-        let checks =
-            manifest.gate_checks(gate, &values, own).map_err(|fault| wrong(fault.to_string()))?;
-        for check in checks {
+        let checks = manifest
+            .established_checks(gate, &values, own)
+            .map_err(|fault| wrong(fault.to_string()))?;
+        for EstablishedCheck { check, bundle: by, phase, otherwise } in checks {
             let marker = matches!(&check, HostCheck::BundleDone { bundle } if required.contains(bundle.as_str()));
-            let (bundle, folder) = (manifest.reference(), folder.clone());
-            all.push(BundleCheck { check, baseline: own || marker, bundle, folder });
+            // The bundle whose phase it is runs again; of one that is not there, the one that has the check.
+            let owner = installed.iter().find(|(_, other)| other.name == by);
+            let (folder, bundle) = match owner {
+                Some((folder, other)) => (folder.clone(), other.reference()),
+                None => (folder.clone(), manifest.reference()),
+            };
+            let phase = phase.map(|phase| format!("{by}/{phase}"));
+            let baseline = own || marker;
+            all.push(BundleCheck { check, baseline, bundle, folder, phase, otherwise });
         }
     }
     // Baseline first, so that a check that two bundles have is classified as the baseline's.

@@ -12,6 +12,9 @@
 #
 # With GPUAAS_DRY_RUN=1 nothing changes at all: what would is said.
 #
+# With GPUAAS_REPAIR=1 a check of the phase's effect fails: what was applied once is applied again,
+# whatever the records of it say.
+#
 # A phase may run any number of times. What it finds as it should be it leaves alone.
 
 # Else a failure inside $( ) would go unseen.
@@ -28,6 +31,8 @@ fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 # Whether nothing is to change.
 dry() { [[ ${GPUAAS_DRY_RUN:-0} == 1 ]]; }
+# Whether the effect of this phase is lost, as a check says.
+repairing() { [[ ${GPUAAS_REPAIR:-0} == 1 ]]; }
 # Whether this is a real host.
 live() { [[ -z $GPUAAS_HOST_ROOT ]]; }
 
@@ -129,7 +134,9 @@ kernel_do() {
 }
 
 # after_change NAME FILE... -- COMMAND...: runs COMMAND, unless it has run to its end with these
-# files as they are. A run that broke off between the file and the command is made good.
+# files as they are and its effect is there still. A run that broke off between the file and the
+# command is made good. `in_effect=FUNCTION after_change ...` names what looks at the effect: a file
+# that was applied once says nothing of an address that was taken away since.
 after_change() {
     local name=$1 files=() digest
     shift
@@ -144,7 +151,8 @@ after_change() {
     fi
     digest=$(cat -- "${files[@]}" | sha256sum)
     digest=${digest%% *}
-    if [[ $(cat -- "$(at "/var/lib/gpuaas/applied/$name")" 2>/dev/null) == "$digest" ]]; then
+    if ! repairing && [[ $(cat -- "$(at "/var/lib/gpuaas/applied/$name")" 2>/dev/null) == "$digest" ]] &&
+        "${in_effect:-true}"; then
         return 0
     fi
     "$@"
@@ -202,7 +210,8 @@ unit_restart() {
     unit_do restart "$1"
 }
 
-# unit_running UNIT [FILE...]: enabled, active, and started after the last change of these files.
+# unit_running UNIT [FILE...]: enabled, active, and started after the last change of these files; again
+# where what it brought about is lost (see after_change).
 unit_running() {
     local unit=$1
     shift
@@ -210,6 +219,29 @@ unit_running() {
     if (($#)); then after_change "unit-$unit" "$@" -- unit_restart "$unit"; fi
     if ! host_ask systemctl is-active --quiet "$unit"; then
         unit_do start "$unit"
+    fi
+}
+
+# unit_stopped UNIT: neither active nor started at boot.
+unit_stopped() {
+    if [[ -z $(unit_file "$1") ]]; then return 0; fi
+    if host_ask systemctl is-active --quiet "$1" || host_ask systemctl is-enabled --quiet "$1" 2>/dev/null; then
+        host_do systemctl disable --now "$1"
+        if ! dry; then say "changed $1 is stopped"; fi
+    else
+        say "unchanged $1 is stopped"
+    fi
+}
+
+# wait_a_second: for what comes by itself. Fails where nothing is to come.
+wait_a_second() {
+    if dry; then return 1; fi
+    if live; then
+        sleep 1
+    elif [[ -n $GPUAAS_FIXTURE_KERNEL ]]; then
+        "$GPUAAS_FIXTURE_KERNEL" run sleep 1
+    else
+        return 1
     fi
 }
 
@@ -238,11 +270,38 @@ apt_update() {
     fail "the package lists cannot be brought"
 }
 
+apt=(apt-get -q -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 -o Dpkg::Options::=--force-confold)
+
+# packages_by_switch: installs the bundle's packages and those that a switch asks for, and removes those
+# of a switch that is off, if this bundle brought them. What an image has stays.
+packages_by_switch() {
+    local brought=/var/lib/gpuaas/applied/brought-${GPUAAS_BUNDLE%@*} missing name lines gone=()
+    local -x DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086 # lists of names
+    missing=$(packages_missing ${GPUAAS_SWITCHED_PACKAGES:-})
+    GPUAAS_OPTIONAL_PACKAGES="${GPUAAS_OPTIONAL_PACKAGES:-} ${GPUAAS_SWITCHED_PACKAGES:-}" packages_install
+    lines=$(cat -- "$(at "$brought")" 2>/dev/null || true)
+    for name in $missing; do
+        if [[ -z $(packages_missing "$name") && $'\n'$lines$'\n' != *$'\n'$name$'\n'* ]]; then
+            lines=${lines:+$lines$'\n'}$name
+        fi
+    done
+    for name in ${GPUAAS_UNWANTED_PACKAGES:-}; do
+        if [[ -z $(packages_missing "$name") && $'\n'$lines$'\n' == *$'\n'$name$'\n'* ]]; then gone+=("$name"); fi
+    done
+    if ((${#gone[@]})); then
+        if dry; then say "would change removed ${gone[*]}" && return 0; fi
+        host_do "${apt[@]}" remove -- "${gone[@]}"
+        for name in "${gone[@]}"; do lines=$(grep -vxF -- "$name" <<<"$lines" || true); done
+        say "changed removed ${gone[*]}"
+    fi
+    if ! dry && [[ -n $lines || -e $(at "$brought") ]]; then place "$brought" 0644 <<<"$lines" >/dev/null; fi
+}
+
 # packages_install: the required ones in one go, of the optional ones what there is.
 packages_install() {
     local required optional name tried=/var/lib/gpuaas/applied/packages-${GPUAAS_BUNDLE%@*}
     local -x DEBIAN_FRONTEND=noninteractive
-    local apt=(apt-get -q -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 -o Dpkg::Options::=--force-confold)
     # shellcheck disable=SC2086 # both are lists of names
     read -r -d '' -a required < <(packages_missing ${GPUAAS_PACKAGES:-}) || true
     # shellcheck disable=SC2086
@@ -252,7 +311,7 @@ packages_install() {
         return 0
     fi
     # What could not be had is not asked for again at every run.
-    if ((${#required[@]} == 0)) && [[ $(cat -- "$(at "$tried")" 2>/dev/null) == "${optional[*]}" ]]; then
+    if ! repairing && ((${#required[@]} == 0)) && [[ $(cat -- "$(at "$tried")" 2>/dev/null) == "${optional[*]}" ]]; then
         say "unchanged all packages are installed but optional ones: ${optional[*]}"
         return 0
     fi

@@ -20,7 +20,8 @@
 //! image proves nothing of this host, and few values show in a check. Where no values are stored,
 //! the bundle runs; phases change only what differs.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,8 @@ use crate::{atomic_file, checks, paths, reboot_reasons};
 
 /// The shell functions that phases share; each phase finds them in `GPUAAS_LIB`.
 const SHELL_LIBRARY: &str = include_str!("host.sh");
+/// Tells a phase to restore its effect whatever its records say; see `host.sh`.
+const REPAIR_VARIABLE: &str = "GPUAAS_REPAIR";
 /// Longest chain of bundles that require each other.
 const MAX_DEPTH: usize = 8;
 
@@ -66,6 +69,9 @@ pub struct BundleContext {
     pub use_stored_inputs: bool,
     /// The process's environment: an input that is set there wins.
     pub environment: BTreeMap<String, String>,
+    /// Phases that restore their effect even if nothing of their input has changed, `BUNDLE/PHASE`: those
+    /// of checks that fail. With any, a phase that fails keeps no other one from running.
+    pub repairs: BTreeSet<String>,
     /// Receives each phase when it has ended.
     pub phase_events: Option<UnboundedSender<BundlePhase>>,
 }
@@ -163,6 +169,11 @@ struct Launcher<'a> {
 }
 
 impl<'a> Launcher<'a> {
+    /// Whether the run is to restore what fails, rather than to bring the host to a state.
+    fn is_repair(&self) -> bool {
+        !self.context.repairs.is_empty()
+    }
+
     const fn new(context: &'a BundleContext, root: HostRoot, state: PathBuf) -> Self {
         Self {
             context,
@@ -190,7 +201,7 @@ impl<'a> Launcher<'a> {
                 .values_for(requirement, &values)
                 .map_err(|source| BundleError::Input { bundle: manifest.reference(), source })?;
             let ended_well = self.ensure_required(&manifest, requirement, &given).await?;
-            if !ended_well {
+            if !ended_well && !self.is_repair() {
                 self.required_by.pop();
                 let text = format!("{} did not end well", requirement.bundle);
                 return Ok(self.report(
@@ -302,7 +313,14 @@ impl<'a> Launcher<'a> {
         let environment = self.environment(folder, manifest, values);
         let mut reports = Vec::new();
         for phase in &manifest.phases {
-            let report = match self.skip_reason(phase, manifest, values) {
+            let forced =
+                self.context.repairs.contains(&format!("{}/{}", manifest.name, phase.name));
+            let reason = self.skip_reason(phase, manifest, values, forced);
+            let mut environment = Cow::Borrowed(&environment);
+            if forced {
+                environment.to_mut().insert(REPAIR_VARIABLE.to_owned(), "1".to_owned());
+            }
+            let report = match reason {
                 Some(reason) => PhaseReport::skipped(&phase.name, reason),
                 None => {
                     let log = self.root.join(format!(
@@ -315,7 +333,7 @@ impl<'a> Launcher<'a> {
             let failed = report.outcome == PhaseOutcome::Failed;
             self.send_phase_event(manifest, &report);
             reports.push(report);
-            if failed {
+            if failed && !self.is_repair() {
                 break;
             }
         }
@@ -335,18 +353,30 @@ impl<'a> Launcher<'a> {
         phase: &ManifestPhase,
         manifest: &Manifest,
         values: &Inputs,
+        forced: bool,
     ) -> Option<String> {
         if !manifest.applies(phase.only_when.as_deref(), values) {
             return Some(format!("{} is 0", phase.only_when.as_deref().unwrap_or_default()));
         }
-        let baked = phase.installs_packages
-            && self.root.image_build().is_some_and(|record| !record.malformed)
-            && manifest
-                .packages
-                .required
-                .iter()
-                .all(|package| self.root.package_installed(package) == Some(true));
-        baked.then(|| "the image has the packages".to_owned())
+        if forced || !phase.installs_packages {
+            return None;
+        }
+        let is_installed = |package: &str| self.root.package_installed(package) == Some(true);
+        let packages = &manifest.packages;
+        let has_wanted = packages.required.iter().all(|package| is_installed(package))
+            && packages.switched(values, true).all(is_installed);
+        // What this bundle installed while its switch was on.
+        let has_unwanted = packages
+            .switched(values, false)
+            .any(|package| is_installed(package) && self.has_brought(manifest, package));
+        let is_curated = self.root.image_build().is_some_and(|record| !record.malformed);
+        (is_curated && has_wanted && !has_unwanted).then(|| "the image has the packages".to_owned())
+    }
+
+    /// Whether a phase of the bundle installed the package by its switch (`host.sh`).
+    fn has_brought(&self, manifest: &Manifest, package: &str) -> bool {
+        let path = format!("/var/lib/gpuaas/applied/brought-{}", manifest.name);
+        self.root.has_line(&path, package) == Some(true)
     }
 
     fn environment(
@@ -359,6 +389,7 @@ impl<'a> Launcher<'a> {
         let root = root.trim_end_matches('/');
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let sysfs = self.context.sysfs.as_deref().map_or_else(|| format!("{root}/sys"), text);
+        let switched = |on| manifest.packages.switched(values, on).collect::<Vec<_>>().join(" ");
         let mut environment: BTreeMap<String, String> = [
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
             ("HOME", "/root".to_owned()),
@@ -374,6 +405,8 @@ impl<'a> Launcher<'a> {
             ("GPUAAS_RUN_ID", self.context.run_id.clone()),
             ("GPUAAS_PACKAGES", manifest.packages.required.join(" ")),
             ("GPUAAS_OPTIONAL_PACKAGES", manifest.packages.optional.join(" ")),
+            ("GPUAAS_SWITCHED_PACKAGES", switched(true)),
+            ("GPUAAS_UNWANTED_PACKAGES", switched(false)),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();

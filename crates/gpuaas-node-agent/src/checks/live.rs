@@ -16,8 +16,9 @@ use tokio::time::timeout;
 
 use super::nftables::Ruleset;
 use super::query::{QUERY_SECONDS, query};
+use super::units::unit_state;
 use super::verdict::{Verdict, at_least};
-use super::{flows, netdata};
+use super::{fabric, flows, netdata, settings};
 use crate::command::CommandRunner;
 use crate::host::Host;
 
@@ -55,6 +56,9 @@ pub(super) async fn evaluate(
         let found = unit_state(host, unit).await;
         return Finding { passed: Some(found.passed == Some(true)), ..found };
     }
+    if let HostCheck::NvidiaFabric {} = check {
+        return fabric::evaluate(host, facts).await;
+    }
     let (passed, seen) = match (check, CommandRunner::for_host(host)) {
         (_, Err(error)) => (false, error.to_string()),
         (HostCheck::HttpAnswers { port, path }, Ok(runner)) => {
@@ -79,6 +83,12 @@ pub(super) async fn evaluate(
         }
         (HostCheck::NvidiaGpus { count, model }, Ok(runner)) => {
             nvidia_gpus(runner, *count, model).await
+        }
+        (HostCheck::SshdSetting { name, value }, Ok(runner)) => {
+            settings::sshd(runner, name, value).await
+        }
+        (HostCheck::UnitStarts { unit, arguments }, Ok(runner)) if is_unit(unit) => {
+            settings::unit_command(runner, unit, arguments).await
         }
         _ => (false, "not looked at".to_owned()),
     };
@@ -261,34 +271,6 @@ async fn http_get(port: u16, path: &str) -> Verdict {
         }
         Ok(Err(error)) => (false, format!("port {port}: {error}")),
         Err(_) => (false, format!("no answer in {QUERY_SECONDS} s")),
-    }
-}
-
-/// State of a systemd unit; without a verdict where the host has no systemd to query.
-pub(crate) async fn unit_state(host: &Host, unit: &str) -> Finding {
-    let finding = |passed, seen: &str| Finding {
-        name: format!("unit {unit}"),
-        passed,
-        seen: seen.chars().take(200).collect(),
-    };
-    if !is_unit(unit) {
-        return finding(None, "not a unit name");
-    }
-    let runner = match (CommandRunner::with_systemd(host), host) {
-        (Ok(runner), _) => runner,
-        (Err(_), Host::Root(root)) => {
-            return match root.unit_has_control_group(unit) {
-                Some(true) => finding(Some(true), "it has a control group"),
-                Some(false) => finding(Some(false), "it has no control group"),
-                None => finding(None, "the host has no systemd"),
-            };
-        }
-        (Err(_), _) => return finding(None, "the host has no systemd"),
-    };
-    let show = ["show", "--property=ActiveState", "--value", "--", unit];
-    match query(runner, "systemctl", &show, QUERY_SECONDS).await {
-        Ok(state) => finding(Some(state.trim() == "active"), state.trim()),
-        Err(reason) => finding(None, &reason),
     }
 }
 

@@ -8,21 +8,26 @@
 //! Most effects are in files below the host's root (`offline`). For the rest, programs and daemons
 //! of the host are queried (`live`): systemd, Open vSwitch, nftables, a port.
 
+mod fabric;
 mod flows;
+mod kernel;
 mod live;
 mod netdata;
 mod network;
 mod nftables;
 mod offline;
+mod pages;
 mod pci;
 mod query;
+mod settings;
+mod units;
 mod verdict;
 
 use gpuaas_types::agent::{Finding, HostCheck};
 use host_facts::HostFacts;
 use serde_json::Value;
 
-pub(crate) use live::unit_state;
+pub(crate) use units::unit_state;
 
 use crate::host::Host;
 

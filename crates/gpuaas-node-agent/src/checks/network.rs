@@ -1,15 +1,41 @@
 //! Checks of links, addresses, routes and listeners.
 
-use host_facts::{HostFacts, InfinibandPort, LinkAddress, Route};
+use gpuaas_types::agent::ANY_INFINIBAND;
+use host_facts::{HostFacts, InfinibandPort, LinkAddress, NetworkLink, Route};
 use ipnet::Ipv4Net;
 
 use super::verdict::{Verdict, at_least, matches_pattern};
 
-/// Octets of an InfiniBand hardware address.
-const INFINIBAND_OCTETS: usize = 20;
-
 fn comma_list(items: &[String]) -> String {
     if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+}
+
+/// Whether a check that names `interface` is about this link.
+fn selects(interface: &str, link: &NetworkLink) -> bool {
+    match interface {
+        ANY_INFINIBAND => link.is_infiniband(),
+        pattern => matches_pattern(pattern, &link.name),
+    }
+}
+
+/// Whether a check that names `interface` is about the link called `name`.
+fn selects_name(facts: &HostFacts, interface: &str, name: &str) -> bool {
+    match interface {
+        ANY_INFINIBAND => facts.links.iter().any(|link| link.name == name && link.is_infiniband()),
+        pattern => matches_pattern(pattern, name),
+    }
+}
+
+/// Whether the PCI function at `address` is a virtual one, which is a guest's.
+fn is_virtual_function(facts: &HostFacts, address: &str) -> bool {
+    let mut functions = facts.pci.iter();
+    functions.any(|one| one.address == address && one.physical_function.is_some())
+}
+
+/// Whether the link is an adapter's own: neither a bond nor a partition's child, nor of a virtual function.
+fn is_of_adapter(facts: &HostFacts, link: &NetworkLink) -> bool {
+    link.parent.is_none()
+        && link.pci_address.as_deref().is_some_and(|address| !is_virtual_function(facts, address))
 }
 
 pub(super) fn link_up(facts: &HostFacts, interface: &str) -> Verdict {
@@ -23,29 +49,60 @@ pub(super) fn link_up(facts: &HostFacts, interface: &str) -> Verdict {
     }
 }
 
-pub(super) fn infiniband_up(facts: &HostFacts, count: u32) -> Verdict {
-    let up = facts.links.iter().filter(|link| {
-        let octets = link.mac_address.as_deref().map_or(0, |mac| mac.split(':').count());
-        octets == INFINIBAND_OCTETS && link.operstate.as_deref() == Some("up")
-    });
-    at_least(up.count(), count)
-}
-
-/// Names the state of each port that is not active: cable, switch and subnet manager have other owners.
-pub(super) fn ports_active(facts: &HostFacts, count: u32) -> Verdict {
-    let state = |port: &InfinibandPort| port.state.clone().unwrap_or_default();
-    let active = facts.infiniband_ports.iter().filter(|port| state(port) == "ACTIVE").count();
-    let (passed, seen) = at_least(active, count);
-    let others: Vec<String> = facts
-        .infiniband_ports
-        .iter()
-        .filter(|port| state(port) != "ACTIVE")
-        .map(|port| format!("{}/{} is {}", port.device, port.port, state(port)))
-        .collect();
+/// Names the links that are not up.
+pub(super) fn infiniband_up(facts: &HostFacts, count: u32, interface: Option<&str>) -> Verdict {
+    let is_meant = |link: &&NetworkLink| {
+        link.is_infiniband()
+            && is_of_adapter(facts, link)
+            && interface.is_none_or(|interface| selects(interface, link))
+    };
+    let state = |link: &NetworkLink| link.operstate.clone().unwrap_or_default();
+    let (up, others): (Vec<&NetworkLink>, Vec<&NetworkLink>) =
+        facts.links.iter().filter(is_meant).partition(|link| state(link) == "up");
+    let (passed, seen) = at_least(up.len(), count);
     if passed || others.is_empty() {
         return (passed, seen);
     }
+    let others: Vec<String> =
+        others.iter().map(|link| format!("{} is {}", link.name, state(link))).collect();
     (passed, format!("{seen}; {}", others.join(", ")))
+}
+
+/// Names the state of each port that is not active: cable, switch and subnet manager have other owners.
+pub(super) fn ports_active(
+    facts: &HostFacts,
+    count: u32,
+    link_layer: &str,
+    interface: Option<&str>,
+) -> Verdict {
+    let is_meant = |port: &&InfinibandPort| {
+        let Some(address) = port.pci_address.as_deref() else { return false };
+        let has_link = |interface: &str| {
+            let is_its = |link: &&NetworkLink| link.pci_address.as_deref() == Some(address);
+            facts.links.iter().filter(is_its).any(|link| selects(interface, link))
+        };
+        !is_virtual_function(facts, address) && interface.is_none_or(has_link)
+    };
+    let is_of_layer = |port: &&InfinibandPort| {
+        port.link_layer.as_deref().is_some_and(|layer| layer.eq_ignore_ascii_case(link_layer))
+    };
+    let state = |port: &InfinibandPort| port.state.clone().unwrap_or_default();
+    let meant = facts.infiniband_ports.iter().filter(is_meant);
+    let (ports, of_other_layer): (Vec<&InfinibandPort>, Vec<&InfinibandPort>) =
+        meant.partition(is_of_layer);
+    let active = ports.iter().filter(|port| state(port) == "ACTIVE").count();
+    let (passed, mut seen) = at_least(active, count);
+    if passed {
+        return (passed, seen);
+    }
+    let others = ports.iter().filter(|port| state(port) != "ACTIVE");
+    for port in others {
+        seen.push_str(&format!("; {}/{} is {}", port.device, port.port, state(port)));
+    }
+    if !of_other_layer.is_empty() {
+        seen.push_str(&format!("; {} ports are not {link_layer}", of_other_layer.len()));
+    }
+    (passed, seen)
 }
 
 /// Passes where an interface has an address of `subnet`; where `subnet` is an address with its
@@ -65,7 +122,7 @@ pub(super) fn address(facts: &HostFacts, interface: &str, subnet: &str) -> Verdi
     let on: Vec<&LinkAddress> = facts
         .addresses
         .iter()
-        .filter(|found| matches_pattern(interface, &found.interface))
+        .filter(|found| selects_name(facts, interface, &found.interface))
         .collect();
     let text = |found: &&LinkAddress| {
         format!("{} has {}/{}", found.interface, found.address, found.prefix_length)
@@ -86,7 +143,7 @@ pub(super) fn route(facts: &HostFacts, destination: &str, interface: &str) -> Ve
     // A default route covers every network and proves nothing of the fabric.
     let covers = |route: &&Route| {
         route.prefix_length > 0
-            && matches_pattern(interface, &route.interface)
+            && selects_name(facts, interface, &route.interface)
             && route.covers(network)
     };
     let text = |route: &Route| {
@@ -98,7 +155,7 @@ pub(super) fn route(facts: &HostFacts, destination: &str, interface: &str) -> Ve
             let near: Vec<String> = facts
                 .routes
                 .iter()
-                .filter(|route| matches_pattern(interface, &route.interface))
+                .filter(|route| selects_name(facts, interface, &route.interface))
                 .map(text)
                 .collect();
             (false, format!("routes there: {}", comma_list(&near)))
@@ -146,16 +203,77 @@ mod tests {
         .unwrap()
     }
 
+    /// Two InfiniBand adapters, one of them with a virtual function, and an Ethernet adapter; a child of
+    /// a partition, and a bond. Names say nothing.
+    fn adapters() -> HostFacts {
+        let link = |name: &str, link_type: u32, state: &str, pci: Option<&str>| {
+            serde_json::json!({"name": name, "mac_address": "00", "operstate": state,
+                "link_type": link_type, "pci_address": pci})
+        };
+        let mut child = link("ibp1.8001", 32, "up", Some("0000:01:00.0"));
+        child["parent"] = "ibp1".into();
+        let port = |device: &str, pci: &str, state: &str, layer: &str| {
+            serde_json::json!({"device": device, "port": 1, "state": state, "link_layer": layer,
+                "pci_address": pci})
+        };
+        serde_json::from_value(serde_json::json!({
+            "pci": [{"address": "0000:01:00.1", "physical_function": "0000:01:00.0"}],
+            "links": [
+                link("ibp1", 32, "up", Some("0000:01:00.0")),
+                link("fab2", 32, "down", Some("0000:02:00.0")),
+                link("ibp1v0", 32, "up", Some("0000:01:00.1")),
+                link("bond0", 32, "up", None),
+                link("ens3np0", 1, "up", Some("0000:03:00.0")),
+                child,
+            ],
+            "infiniband_ports": [
+                port("mlx5_0", "0000:01:00.0", "ACTIVE", "InfiniBand"),
+                port("mlx5_1", "0000:02:00.0", "INIT", "InfiniBand"),
+                port("mlx5_2", "0000:03:00.0", "ACTIVE", "Ethernet"),
+                port("mlx5_3", "0000:01:00.1", "ACTIVE", "InfiniBand"),
+            ],
+            "addresses": [{"interface": "fab2", "address": "192.168.1.2", "prefix_length": 16},
+                {"interface": "ens3np0", "address": "192.168.1.3", "prefix_length": 16}],
+            "routes": [{"destination": "192.168.0.0", "prefix_length": 16, "gateway": null,
+                "interface": "fab2"}],
+        }))
+        .unwrap()
+    }
+
     #[test]
-    fn a_port_that_is_not_active_is_named() {
-        let ports = serde_json::json!({"infiniband_ports": [
-            {"device": "mlx5_0", "port": 1, "state": "ACTIVE"},
-            {"device": "mlx5_1", "port": 1, "state": "INIT"}]});
-        let facts = serde_json::from_value(ports).unwrap();
-        let (passed, seen) = ports_active(&facts, 2);
-        assert_eq!((passed, seen.as_str()), (false, "1 found, 2 wanted; mlx5_1/1 is INIT"));
-        assert!(ports_active(&facts, 1).0);
-        assert_eq!(ports_active(&HostFacts::default(), 1).1, "0 found, 1 wanted");
+    fn only_links_of_adapters_count() {
+        let mut facts = adapters();
+        let (passed, seen) = infiniband_up(&facts, 2, None);
+        assert_eq!((passed, seen.as_str()), (false, "1 found, 2 wanted; fab2 is down"));
+        facts.links[1].operstate = Some("up".to_owned());
+        assert_eq!(infiniband_up(&facts, 3, None), (false, "2 found, 3 wanted".to_owned()));
+        assert!(infiniband_up(&facts, 2, Some(ANY_INFINIBAND)).0);
+        assert_eq!(infiniband_up(&facts, 2, Some("ibp*")).1, "1 found, 2 wanted");
+    }
+
+    #[test]
+    fn ports_count_by_link_layer_and_adapter() {
+        let facts = adapters();
+        let ports = |count, layer, interface| ports_active(&facts, count, layer, interface);
+        let (passed, seen) = ports(2, "InfiniBand", None);
+        let expected = "1 found, 2 wanted; mlx5_1/1 is INIT; 1 ports are not InfiniBand";
+        assert_eq!((passed, seen.as_str()), (false, expected));
+        assert!(ports(1, "InfiniBand", None).0);
+        assert!(ports(1, "ethernet", Some("ens*")).0 && ports(1, "Ethernet", None).0);
+        assert!(!ports(1, "Ethernet", Some("enp*")).0, "the front-end card is not the fabric");
+        assert_eq!(
+            ports_active(&HostFacts::default(), 1, "InfiniBand", None).1,
+            "0 found, 1 wanted"
+        );
+    }
+
+    #[test]
+    fn an_address_is_found_by_the_type_of_its_link() {
+        let facts = adapters();
+        assert!(address(&facts, ANY_INFINIBAND, "192.168.1.2/16").0);
+        assert!(!address(&facts, ANY_INFINIBAND, "192.168.1.3/16").0);
+        assert!(route(&facts, "192.168.0.0/16", ANY_INFINIBAND).0);
+        assert!(!route(&facts, "192.168.0.0/16", "ibp*").0);
     }
 
     #[test]

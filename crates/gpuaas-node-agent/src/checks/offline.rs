@@ -8,8 +8,29 @@ use ipnet::IpNet;
 
 use super::pci::PciFilter;
 use super::verdict::{Verdict, at_least, matches_pattern};
-use super::{network, pci};
+use super::{kernel, network, pages, pci};
 use crate::paths;
+
+fn file_has_line(root: Option<&HostRoot>, path: &str, line: &str) -> Verdict {
+    match root.and_then(|root| root.has_line(path, line)) {
+        Some(true) => (true, "it is there".to_owned()),
+        Some(false) => (false, format!("the file has no line {line:?}")),
+        None => (false, "there is no such file".to_owned()),
+    }
+}
+
+fn package_installed(root: Option<&HostRoot>, package: &str) -> Verdict {
+    match root.and_then(|root| root.package_installed(package)) {
+        Some(true) => (true, "dpkg says installed".to_owned()),
+        Some(false) => (false, "dpkg does not say installed".to_owned()),
+        None => (false, "the host has no dpkg".to_owned()),
+    }
+}
+
+/// PCI functions of a vendor, of this device and class where one is named.
+fn devices<'a>(vendor: &'a str, device: Option<&'a str>, class: Option<&'a str>) -> PciFilter<'a> {
+    PciFilter { vendor, device, class, virtual_only: false }
+}
 
 /// Evaluates `check` by files and facts; `None` where a program of the host has to be queried for
 /// it. `root` is `None` for a simulated host, which has facts but no files. Blocking.
@@ -23,27 +44,22 @@ pub(super) fn evaluate(
             Some(root) if root.exists(path) => (true, "it is there".to_owned()),
             _ => (false, "it is not there".to_owned()),
         },
-        HostCheck::FileHasLine { path, line } => {
-            match root.and_then(|root| root.has_line(path, line)) {
-                Some(true) => (true, "it is there".to_owned()),
-                Some(false) => (false, format!("the file has no line {line:?}")),
-                None => (false, "there is no such file".to_owned()),
-            }
-        }
+        HostCheck::FileHasLine { path, line } => file_has_line(root, path, line),
         HostCheck::MountPresent { target } => {
             match facts.mounts.iter().find(|mount| mount.target == *target) {
                 Some(mount) => (true, format!("{} ({})", mount.source, mount.fs_type)),
                 None => (false, "nothing is mounted there".to_owned()),
             }
         }
-        HostCheck::PackageInstalled { package } => {
-            match root.and_then(|root| root.package_installed(package)) {
-                Some(true) => (true, "dpkg says installed".to_owned()),
-                Some(false) => (false, "dpkg does not say installed".to_owned()),
-                None => (false, "the host has no dpkg".to_owned()),
-            }
+        HostCheck::PackageInstalled { package } => package_installed(root, package),
+        HostCheck::KernelArgument { argument } => kernel::argument(facts, argument),
+        HostCheck::KernelArguments { arguments } => kernel::arguments(facts, arguments),
+        HostCheck::GigabytePages { vendor, class, each, .. } => {
+            pages::gigabyte_pages(root, facts, devices(vendor, None, class.as_deref()), *each)
         }
-        HostCheck::KernelArgument { argument } => kernel_argument(facts, argument),
+        HostCheck::GpuModules { vendor, class } => {
+            pci::gpu_modules(root, facts, devices(vendor, None, class.as_deref()))
+        }
         HostCheck::Sysctl { name, value } => match root.and_then(|root| root.sysctl(name)) {
             Some(seen) => (seen == *value, format!("it is {seen}")),
             None => (false, "there is no such setting".to_owned()),
@@ -52,28 +68,26 @@ pub(super) fn evaluate(
         HostCheck::NginxAllows { path, networks } => nginx_allows(root, path, networks),
         HostCheck::BundleDone { bundle } => bundle_done(root, bundle),
         HostCheck::PciPresent { vendor, device, class, count } => {
-            let (device, class) = (device.as_deref(), class.as_deref());
-            pci::present(facts, PciFilter { vendor, device, class, virtual_only: false }, *count)
+            pci::present(facts, devices(vendor, device.as_deref(), class.as_deref()), *count)
         }
         HostCheck::DriverBound { vendor, device, class, virtual_only, driver, count } => {
-            let filter = PciFilter {
-                vendor,
-                device: device.as_deref(),
-                class: class.as_deref(),
-                virtual_only: *virtual_only,
-            };
+            let devices = devices(vendor, device.as_deref(), class.as_deref());
+            let filter = PciFilter { virtual_only: *virtual_only, ..devices };
             pci::driver_bound(root, facts, filter, driver, *count)
         }
         HostCheck::IommuGroupsWhole { driver } => pci::groups_whole(facts, driver),
         HostCheck::VirtualFunctions { vendor, class, each, count } => {
-            let filter =
-                PciFilter { vendor, device: None, class: class.as_deref(), virtual_only: false };
-            pci::virtual_functions(facts, filter, *each, *count)
+            let physical = devices(vendor, None, class.as_deref());
+            pci::virtual_functions(facts, physical, *each, *count)
         }
         HostCheck::AcsIsolates { driver } => pci::acs_isolates(root, facts, driver),
         HostCheck::LinkUp { interface } => network::link_up(facts, interface),
-        HostCheck::InfinibandUp { count } => network::infiniband_up(facts, *count),
-        HostCheck::InfinibandPortsActive { count } => network::ports_active(facts, *count),
+        HostCheck::InfinibandUp { count, interface } => {
+            network::infiniband_up(facts, *count, interface.as_deref())
+        }
+        HostCheck::InfinibandPortsActive { count, link_layer, interface } => {
+            network::ports_active(facts, *count, link_layer, interface.as_deref())
+        }
         HostCheck::DisksPresent { name, count } => {
             let disks = facts.block_devices.iter().filter(|disk| matches_pattern(name, &disk.name));
             at_least(disks.count(), *count)
@@ -91,39 +105,47 @@ pub(super) fn evaluate(
         | HostCheck::DropsInput { .. }
         | HostCheck::DropsForward { .. }
         | HostCheck::OvsPortsIsolated { .. }
-        | HostCheck::NvidiaGpus { .. } => return None,
+        | HostCheck::NvidiaGpus { .. }
+        | HostCheck::NvidiaFabric {}
+        | HostCheck::SshdSetting { .. }
+        | HostCheck::UnitStarts { .. } => return None,
     };
     Some(Finding { name: check.name(), passed: Some(passed), seen })
 }
 
-fn kernel_argument(facts: &HostFacts, argument: &str) -> Verdict {
-    match &facts.kernel_cmdline {
-        Some(line) if line.split_whitespace().any(|other| other == argument) => {
-            (true, "the kernel was started with it".to_owned())
-        }
-        Some(_) => (false, "the kernel was started without it".to_owned()),
-        None => (false, "the host has no /proc/cmdline".to_owned()),
-    }
-}
+/// What systemd-resolved's stub listens on.
+const RESOLVED_STUBS: [&str; 2] = ["127.0.0.53", "127.0.0.54"];
+/// The servers that systemd-resolved asks.
+const RESOLVED_SERVERS: &str = "/run/systemd/resolve/resolv.conf";
 
-/// The name servers that a configuration of dnsmasq leads to.
+/// The name servers that a configuration of dnsmasq leads to. systemd-resolved's stub is one where it has
+/// a server itself; another loopback address does not count.
 fn dns_upstream(root: Option<&HostRoot>, path: &str) -> Verdict {
     let text = |path: &str| root.and_then(|root| std::fs::read_to_string(root.join(path)).ok());
     let Some(settings) = text(path) else { return (false, "there is no such file".to_owned()) };
     let after = |name: &'static str| {
         settings.lines().filter_map(move |line| line.trim().strip_prefix(name)).map(str::to_owned)
     };
-    let mut servers: Vec<String> = after("server=").collect();
-    let file = after("resolv-file=").next_back();
-    if let Some(file) = &file {
+    let named_in = |file: &str| -> Vec<String> {
         let text = text(file).unwrap_or_default();
         let named = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver "));
-        servers.extend(named.map(|server| server.trim().to_owned()));
+        named.map(|server| server.trim().to_owned()).collect()
+    };
+    let is_loopback =
+        |server: &String| server.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    let file = after("resolv-file=").next_back();
+    let named: Vec<String> =
+        after("server=").chain(file.iter().flat_map(|file| named_in(file))).collect();
+    let mut servers: Vec<String> =
+        named.iter().filter(|server| !is_loopback(server)).cloned().collect();
+    if named.iter().any(|server| RESOLVED_STUBS.contains(&server.as_str())) {
+        servers.extend(named_in(RESOLVED_SERVERS).into_iter().filter(|one| !is_loopback(one)));
     }
-    match (servers.is_empty(), file) {
-        (false, _) => (true, servers.join(", ")),
-        (true, Some(file)) => (false, format!("{file} names no server")),
-        (true, None) => (false, "no server is named".to_owned()),
+    match (servers.is_empty(), named.is_empty(), file) {
+        (false, ..) => (true, servers.join(", ")),
+        (true, false, _) => (false, format!("{} has no server to ask", named.join(", "))),
+        (true, true, Some(file)) => (false, format!("{file} names no server")),
+        (true, true, None) => (false, "no server is named".to_owned()),
     }
 }
 
@@ -196,14 +218,21 @@ mod tests {
         let hca = "00:".repeat(19) + "01";
         let facts = serde_json::json!({
             "mounts": [{"source": "/dev/sda2", "target": "/", "fs_type": "ext4", "options": ""}],
-            "pci": [{"address": "0000:19:00.0", "vendor": "10de", "device": "2335", "class": "030200"}],
+            "pci": [
+                {"address": "0000:19:00.0", "vendor": "10de", "device": "2335", "class": "030200"},
+                {"address": "0000:19:00.1", "vendor": "10de", "device": "2335", "class": "030200",
+                    "physical_function": "0000:19:00.0"},
+            ],
             "block_devices": [{"name": "nvme0n1"}, {"name": "nvme1n1"}, {"name": "sda"}],
             "infiniband_ports": [
-                {"device": "mlx5_0", "port": 1, "state": "ACTIVE"},
-                {"device": "mlx5_1", "port": 1, "state": "DOWN"},
+                {"device": "mlx5_0", "port": 1, "state": "ACTIVE", "link_layer": "InfiniBand",
+                    "pci_address": "0000:1a:00.0"},
+                {"device": "mlx5_1", "port": 1, "state": "DOWN", "link_layer": "InfiniBand",
+                    "pci_address": "0000:1b:00.0"},
             ],
             "links": [
-                {"name": "ib0", "mac_address": hca, "operstate": "up"},
+                {"name": "ib0", "mac_address": hca, "operstate": "up",
+                    "pci_address": "0000:1a:00.0"},
                 {"name": "eno1", "mac_address": "7c:c2:55:00:00:01", "operstate": "down"},
             ],
         });
@@ -252,6 +281,8 @@ mod tests {
         std::fs::write(dir.path().join("edge"), edge).unwrap();
         std::fs::write(dir.path().join("dns"), "no-resolv\nserver=10.0.0.1\n").unwrap();
         std::fs::write(dir.path().join("dns-of-file"), "resolv-file=/none\n").unwrap();
+        std::fs::write(dir.path().join("dns-of-stub"), "server=127.0.0.53\n").unwrap();
+        std::fs::write(dir.path().join("dns-of-itself"), "server=127.0.0.1\n").unwrap();
         std::fs::write(dir.path().join("wide"), "allow 10.1.0.0/24;\n").unwrap();
         std::fs::write(dir.path().join("all"), "allow all;\n").unwrap();
         let root = HostRoot::new(dir.path());
@@ -260,6 +291,8 @@ mod tests {
             (r#"{"check":"dns_upstream","path":"/dns"}"#, true),
             (r#"{"check":"dns_upstream","path":"/dns-of-file"}"#, false),
             (r#"{"check":"dns_upstream","path":"/edge"}"#, false),
+            (r#"{"check":"dns_upstream","path":"/dns-of-stub"}"#, false),
+            (r#"{"check":"dns_upstream","path":"/dns-of-itself"}"#, false),
             (r#"{"check":"nginx_allows","path":"/edge","networks":""}"#, true),
             (r#"{"check":"nginx_allows","path":"/edge","networks":"10.2.0.0/16"}"#, false),
             (r#"{"check":"nginx_allows","path":"/wide","networks":""}"#, false),

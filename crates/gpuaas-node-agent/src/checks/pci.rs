@@ -20,7 +20,7 @@ pub(super) struct PciFilter<'a> {
 }
 
 impl PciFilter<'_> {
-    fn matches(&self, function: &PciFunction) -> bool {
+    pub(super) fn matches(&self, function: &PciFunction) -> bool {
         let same = |wanted: &str, found: &Option<String>| {
             found.as_deref().is_some_and(|found| found.eq_ignore_ascii_case(wanted))
         };
@@ -34,13 +34,17 @@ impl PciFilter<'_> {
 
 /// Beginning of the PCI class of PCI-to-PCI bridges.
 const BRIDGE_CLASS: &str = "0604";
+/// Beginning of the PCI class of NVSwitches.
+const SWITCH_CLASS: &str = "0680";
 
 fn driver(function: &PciFunction) -> &str {
     function.driver.as_deref().unwrap_or("none")
 }
 
+/// Virtual functions are no devices of their own.
 pub(super) fn present(facts: &HostFacts, filter: PciFilter<'_>, count: u32) -> Verdict {
-    at_least(facts.pci.iter().filter(|function| filter.matches(function)).count(), count)
+    let is_device = |one: &&PciFunction| filter.matches(one) && one.physical_function.is_none();
+    at_least(facts.pci.iter().filter(is_device).count(), count)
 }
 
 pub(super) fn driver_bound(
@@ -182,6 +186,34 @@ pub(super) fn acs_isolates(root: Option<&HostRoot>, facts: &HostFacts, wanted: &
     } else {
         (false, wrong.join("; "))
     }
+}
+
+/// Whether each GPU that NVSwitches join has a module ID of its own on record.
+pub(super) fn gpu_modules(
+    root: Option<&HostRoot>,
+    facts: &HostFacts,
+    gpus: PciFilter<'_>,
+) -> Verdict {
+    let is_switch = |function: &&PciFunction| {
+        let class = function.class.as_deref().unwrap_or_default();
+        function.vendor.as_deref() == Some("10de") && class.starts_with(SWITCH_CLASS)
+    };
+    if !facts.pci.iter().any(|function| is_switch(&function)) {
+        return (true, "no NVSwitch joins the GPUs".to_owned());
+    }
+    let Some(root) = root else { return (false, "a simulated host has no record".to_owned()) };
+    let recorded = match root.recorded_gpu_modules() {
+        Ok(recorded) => recorded,
+        Err(why) => return (false, why.to_string()),
+    };
+    let gpus: Vec<&PciFunction> = facts.pci.iter().filter(|one| gpus.matches(one)).collect();
+    let of_gpus: BTreeMap<u32, &str> = recorded
+        .iter()
+        .filter(|one| gpus.iter().any(|gpu| gpu.address == one.address))
+        .map(|one| (one.module_id, one.address.as_str()))
+        .collect();
+    let seen = format!("{} of {} GPUs have one", of_gpus.len(), gpus.len());
+    (!gpus.is_empty() && of_gpus.len() == gpus.len(), seen)
 }
 
 /// Whether a bridge is a root port or a downstream port of a switch.

@@ -1,12 +1,17 @@
 //! The operation `repair_drift`: restores the effects that the checks of a host's gates miss.
 //!
-//! A bundle declares its effects as checks, and the gates are made of those. So the repair of a
-//! failing check is known: its bundle runs again, as at first boot, with the values that it ran with
-//! last. A unit that is down although its bundle ran is restarted. Then the gates are evaluated
-//! again, and only their verdict counts.
+//! A bundle declares its effects as checks, each with the phase that establishes it, and the gates are
+//! made of those. So the repair of a failing check is known: its bundle runs again with the values that it
+//! ran with last, and that phase is forced. A phase keeps a record of what it applied, which says nothing
+//! of an address that was taken away since, so a forced one passes over its records. The other phases run
+//! as ever and change nothing that is as it should be; one that fails keeps no other from running. A unit
+//! that is down is restarted first, and its phase is forced if that did not help.
+//!
+//! Then the gates are evaluated again, and only their verdict counts. What still fails is reported with
+//! what its bundle says a person can do (`otherwise`).
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gpuaas_types::agent::{Change, Finding, Gate, HostCheck, is_unit};
 use host_facts::HostRoot;
@@ -25,17 +30,43 @@ const RESTART_SECONDS: u64 = 150;
 const PROTECTED_UNITS: [&str; 4] =
     ["ssh.service", "sshd.service", "ssh.socket", "gpuaas-node-agent.service"];
 
+/// What brings a bundle back that the host has lost.
+const FETCH_AGAIN: &str =
+    "run `gpuaas-node-agent bundle boot` on the host, which fetches its bundles again";
+
 /// A check that does not pass.
+#[derive(Clone)]
 struct FailedCheck {
     name: String,
     /// What was observed.
     seen: String,
-    /// `name@version` of the bundle that has the check.
+    /// `name@version` of the bundle that establishes the effect.
     bundle: String,
     /// Folder of that bundle.
     folder: PathBuf,
+    /// Its phase that does, `BUNDLE/PHASE`; none: the bundle as a whole.
+    phase: Option<String>,
+    /// What a person does if the repair does not help; may be empty.
+    otherwise: String,
     /// The unit, where the check is about one.
     unit: Option<String>,
+}
+
+impl FailedCheck {
+    /// What has to run for it.
+    fn repair(&self) -> &str {
+        self.phase.as_deref().unwrap_or(&self.bundle)
+    }
+}
+
+/// A bundle that runs again.
+struct Rerun {
+    bundle: String,
+    folder: PathBuf,
+    /// Its phases that are forced, `BUNDLE/PHASE`.
+    phases: BTreeSet<String>,
+    /// Names of the checks that it is for.
+    checks: Vec<String>,
 }
 
 pub(super) async fn run(
@@ -50,7 +81,8 @@ pub(super) async fn run(
     let unreadable = |text: String| OperationError::new("bundle_unreadable", text);
     let broken = gate::broken_bundles(root).map_err(|error| unreadable(error.to_string()))?;
     if !broken.is_empty() {
-        return Err(unreadable(format!("no manifest can be read of {}", broken.join(", "))));
+        let names = broken.join(", ");
+        return Err(unreadable(format!("no manifest can be read of {names}: {FETCH_AGAIN}")));
     }
     let (count, before) = failed_checks(context.host, root, gates).await?;
     let mut outcome = OperationOutcome::default();
@@ -71,20 +103,60 @@ pub(super) async fn run(
         plan(&before, &mut outcome);
         return Ok(outcome);
     }
-    for (bundle, folder) in bundles_to_run(&before) {
-        run_again(context.host, root, &bundle, &folder, &mut outcome).await;
-    }
-    let (_, between) = failed_checks(context.host, root, gates).await?;
-    restart_units(context.host, &between, &mut outcome).await?;
-    let (_, after) = failed_checks(context.host, root, gates).await?;
+    let after = repair(context.host, root, gates, &before, &mut outcome).await?;
     add_findings(&before, &after, &mut outcome);
     if after.is_empty() {
         outcome.message = format!("{} checks pass again", before.len());
         return Ok(outcome);
     }
-    let names: Vec<&str> = after.iter().map(|red| red.name.as_str()).collect();
-    let message = format!("{} of {count} checks still fail: {}", after.len(), names.join(", "));
-    Err(OperationError::new("drift_remains", message).with_partial(outcome))
+    Err(OperationError::new("drift_remains", remaining(&after, count)).with_partial(outcome))
+}
+
+/// Repairs what fails, and then what failed only because of that or was not restored by a restart of its
+/// unit: no phase is forced twice. Returns what fails in the end.
+async fn repair(
+    host: &Host,
+    root: &HostRoot,
+    gates: &[Gate],
+    before: &[FailedCheck],
+    outcome: &mut OperationOutcome,
+) -> Result<Vec<FailedCheck>, OperationError> {
+    let (mut tried, mut restarted) = (BTreeSet::new(), BTreeSet::new());
+    let mut failed = before.to_vec();
+    loop {
+        let is_new = |one: &&FailedCheck| {
+            // A unit is restarted first.
+            let is_restarted = one.unit.as_ref().is_none_or(|unit| restarted.contains(unit));
+            is_restarted && !tried.contains(one.repair())
+        };
+        let new: Vec<FailedCheck> = failed.iter().filter(is_new).cloned().collect();
+        let units: BTreeSet<String> = failed.iter().filter_map(|one| one.unit.clone()).collect();
+        if new.is_empty() && units.is_subset(&restarted) {
+            return Ok(failed);
+        }
+        tried.extend(new.iter().map(|one| one.repair().to_owned()));
+        for rerun in reruns(&new) {
+            run_again(host, root, &rerun, outcome).await;
+        }
+        let between = failed_checks(host, root, gates).await?.1;
+        restart_units(host, &between, &restarted, outcome).await?;
+        restarted.extend(units);
+        restarted.extend(between.iter().filter_map(|one| one.unit.clone()));
+        failed = failed_checks(host, root, gates).await?.1;
+    }
+}
+
+/// What still fails of `count` checks, and what a person does about it.
+fn remaining(failed: &[FailedCheck], count: usize) -> String {
+    let names: Vec<&str> = failed.iter().map(|red| red.name.as_str()).collect();
+    let mut text = format!("{} of {count} checks still fail: {}", failed.len(), names.join(", "));
+    let mut said = BTreeSet::new();
+    for red in failed.iter().filter(|red| !red.otherwise.is_empty()) {
+        if said.insert(&red.otherwise) {
+            text.push_str(&format!("; for {:?}: {}", red.name, red.otherwise));
+        }
+    }
+    text
 }
 
 /// How many checks the gates have, and those that fail; the baseline's first.
@@ -114,6 +186,8 @@ async fn failed_checks(
         seen: found.seen,
         bundle: one.bundle,
         folder: one.folder,
+        phase: one.phase,
+        otherwise: one.otherwise,
         unit: match one.check {
             HostCheck::UnitActive { unit } => Some(unit),
             _ => None,
@@ -122,26 +196,43 @@ async fn failed_checks(
     Ok((count, failed.collect()))
 }
 
-/// The bundles of the failed checks, in the order of the checks. For a unit alone none has to run.
-fn bundles_to_run(failed: &[FailedCheck]) -> Vec<(String, PathBuf)> {
-    let mut bundles: Vec<(String, PathBuf)> = Vec::new();
-    for one in failed.iter().filter(|one| one.unit.is_none()) {
-        if !bundles.iter().any(|(name, _)| *name == one.bundle) {
-            bundles.push((one.bundle.clone(), one.folder.clone()));
-        }
+/// What runs again for failed checks, in their order.
+fn reruns(failed: &[FailedCheck]) -> Vec<Rerun> {
+    let mut reruns: Vec<Rerun> = Vec::new();
+    for one in failed {
+        let at = reruns.iter().position(|rerun| rerun.bundle == one.bundle);
+        let at = at.unwrap_or_else(|| {
+            let (bundle, folder) = (one.bundle.clone(), one.folder.clone());
+            reruns.push(Rerun { bundle, folder, phases: BTreeSet::new(), checks: Vec::new() });
+            reruns.len() - 1
+        });
+        reruns[at].phases.extend(one.phase.clone());
+        reruns[at].checks.push(one.name.clone());
     }
-    bundles
+    reruns
+}
+
+impl Rerun {
+    /// How it runs, such as `run again, phase ipoib forced`.
+    fn how(&self) -> String {
+        let names = self.phases.iter().map(|phase| phase.rsplit('/').next().unwrap_or(phase));
+        let names: Vec<&str> = names.collect();
+        if names.is_empty() {
+            return "run again".to_owned();
+        }
+        format!("run again, phase {} forced", names.join(", "))
+    }
 }
 
 /// Fills `outcome` with what a repair would change.
 fn plan(failed: &[FailedCheck], outcome: &mut OperationOutcome) {
-    for (bundle, _) in bundles_to_run(failed) {
-        let of_it = failed.iter().filter(|one| one.bundle == bundle && one.unit.is_none());
-        let names: Vec<&str> = of_it.map(|one| one.name.as_str()).collect();
+    let effects: Vec<FailedCheck> =
+        failed.iter().filter(|one| one.unit.is_none()).cloned().collect();
+    for rerun in reruns(&effects) {
         outcome.changes.push(Change {
-            what: format!("bundle {bundle}"),
-            before: format!("not in effect: {}", names.join(", ")),
-            after: "run again".to_owned(),
+            what: format!("bundle {}", rerun.bundle),
+            before: format!("not in effect: {}", rerun.checks.join(", ")),
+            after: rerun.how(),
         });
     }
     for one in failed {
@@ -158,26 +249,22 @@ fn plan(failed: &[FailedCheck], outcome: &mut OperationOutcome) {
     outcome.message = format!("{} checks fail", failed.len());
 }
 
-async fn run_again(
-    host: &Host,
-    root: &HostRoot,
-    bundle: &str,
-    folder: &Path,
-    outcome: &mut OperationOutcome,
-) {
+async fn run_again(host: &Host, root: &HostRoot, rerun: &Rerun, outcome: &mut OperationOutcome) {
     let finding = |passed, seen: String| Finding {
-        name: format!("bundle {bundle}"),
+        name: format!("bundle {}", rerun.bundle),
         passed: Some(passed),
         seen: seen.chars().take(2000).collect(),
     };
-    match bundle::run(folder, &BundleContext::of_rerun(host, root)).await {
+    let context =
+        BundleContext { repairs: rerun.phases.clone(), ..BundleContext::of_rerun(host, root) };
+    match bundle::run(&rerun.folder, &context).await {
         Ok(report) => {
             outcome.findings.push(finding(report.ended_well(), report.summary()));
-            if report.changed() > 0 {
+            if report.changed() > 0 || !rerun.phases.is_empty() {
                 outcome.changes.push(Change {
-                    what: format!("bundle {bundle}"),
-                    before: "not in effect".to_owned(),
-                    after: format!("run again, {} things changed", report.changed()),
+                    what: format!("bundle {}", rerun.bundle),
+                    before: format!("not in effect: {}", rerun.checks.join(", ")),
+                    after: format!("{}, {} things changed", rerun.how(), report.changed()),
                 });
             }
         }
@@ -188,9 +275,11 @@ async fn run_again(
 async fn restart_units(
     host: &Host,
     failed: &[FailedCheck],
+    restarted: &BTreeSet<String>,
     outcome: &mut OperationOutcome,
 ) -> Result<(), OperationError> {
-    let units: BTreeSet<&String> = failed.iter().filter_map(|one| one.unit.as_ref()).collect();
+    let units = failed.iter().filter_map(|one| one.unit.as_ref());
+    let units: BTreeSet<&String> = units.filter(|unit| !restarted.contains(*unit)).collect();
     if units.is_empty() {
         return Ok(());
     }
@@ -232,7 +321,8 @@ fn add_findings(before: &[FailedCheck], after: &[FailedCheck], outcome: &mut Ope
             name: one.name.clone(),
             passed: Some(now.is_none()),
             seen: match now {
-                Some(now) => format!("{}; then {}", one.seen, now.seen),
+                Some(now) if now.otherwise.is_empty() => format!("{}; then {}", one.seen, now.seen),
+                Some(now) => format!("{}; then {}: {}", one.seen, now.seen, now.otherwise),
                 None => format!("{}; then as it should be", one.seen),
             },
         });
@@ -335,6 +425,46 @@ esac
         assert!(line.passed == Some(true) && line.seen.ends_with("then as it should be"));
         let again = fixture.repair(&[], false).await;
         assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
+    }
+
+    /// A phase as bundles have them: it applies what differs from its own record, unless it is forced.
+    const NETWORK: &str = "[ -e \"$GPUAAS_HOST_ROOT/cut\" ] && exit 1\n\
+        [ \"$GPUAAS_REPAIR\" = 1 ] && : > \"$GPUAAS_HOST_ROOT/address\"\nexit 0\n";
+
+    #[tokio::test]
+    async fn the_phase_that_establishes_a_lost_effect_is_forced_whatever_else_fails() {
+        let fixture = Fixture::new();
+        let phase =
+            |name: &str| json!({"name": name, "run": format!("{name}.sh"), "timeout_seconds": 20});
+        fixture.install(
+            &json!({"name": "net", "version": "1.0.0", "kind": "site_bootstrap", "format": 4,
+                "about": "an address", "phases": [phase("packages"), phase("net"), phase("p")],
+                "expects": [{"gates": ["telemetry"], "check": "file_exists", "path": "/address",
+                    "by": "net", "otherwise": "plug the cable in"}]}),
+            "[ \"$GPUAAS_REPAIR\" = 1 ] && : > \"$GPUAAS_HOST_ROOT/forced\"\nexit 0\n",
+        );
+        fixture.file(&format!("{INSTALLED_BUNDLES}/net/packages.sh"), "exit 1\n");
+        fixture.file(&format!("{INSTALLED_BUNDLES}/net/net.sh"), NETWORK);
+        let dry = fixture.repair(&[Gate::Telemetry], true).await;
+        assert_eq!(dry.changes[0].after, "run again, phase net forced", "{dry:?}");
+        let done = fixture.repair(&[Gate::Telemetry], false).await;
+        assert!(done.succeeded, "{done:?}");
+        assert_eq!(done.changes[0].after, "run again, phase net forced, 0 things changed");
+        let root = fixture.dir.path().join("root");
+        assert!(!root.join("forced").exists(), "no other phase is forced");
+
+        fixture.file("cut", "");
+        fs::remove_file(root.join("address")).unwrap();
+        let left = fixture.repair(&[Gate::Telemetry], false).await;
+        let expected =
+            "1 of 1 checks still fail: file /address; for \"file /address\": plug the cable in";
+        assert_eq!((left.code.as_str(), left.message.as_str()), ("drift_remains", expected));
+        let gate = gate::evaluate(Gate::Telemetry, &fixture.host).await.unwrap();
+        assert!(
+            gate.checks[0]
+                .reason
+                .ends_with("if repair-drift does not restore it, plug the cable in")
+        );
     }
 
     #[tokio::test]

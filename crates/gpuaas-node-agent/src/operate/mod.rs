@@ -17,7 +17,7 @@ pub(crate) mod update;
 
 use std::time::Duration;
 
-use gpuaas_types::agent::Operation;
+use gpuaas_types::agent::{Operation, TaskResult};
 use tokio::time::timeout;
 
 pub(crate) use operation::{CompletedTask, OperationContext};
@@ -25,6 +25,16 @@ pub use slice_topology::{DiscoveryError, SliceDiscovery, discover};
 pub use update::{guard, hand_over};
 
 use operation::{OperationError, OperationOutcome};
+
+use crate::env::AgentEnv;
+use crate::host::Host;
+
+/// Carries out `operation` on `host` as a task of the control plane would be. Never an error: what failed
+/// is in the result.
+pub async fn carry_out(host: &Host, operation: &Operation) -> TaskResult {
+    let context = OperationContext { host, env: &AgentEnv::default(), dry_run: false };
+    run(&context, operation).await.result
+}
 
 /// Carries out `operation`. Never an error: what failed is in the result.
 pub(crate) async fn run(context: &OperationContext<'_>, operation: &Operation) -> CompletedTask {

@@ -55,14 +55,13 @@ impl From<DiscoveryError> for OperationError {
 /// # Errors
 /// Where the host has no files, or none could be read.
 pub async fn discover(host: &Host) -> Result<SliceDiscovery, DiscoveryError> {
-    let host = host.with_slice_devices();
     let Some(root) = host.root() else { return Err(DiscoveryError::NoFiles) };
     let begun_at = HostClock.monotonic_seconds();
     let (root, devices) = (root.clone(), root.clone());
     let read = tokio::task::spawn_blocking(move || root.topology()).await;
     let mut topology = read.map_err(|error| DiscoveryError::Unreadable(error.to_string()))?;
     let mut findings = Vec::new();
-    match CommandRunner::for_host(&host) {
+    match CommandRunner::for_host(host) {
         Ok(runner) => {
             query(&runner, &mut topology, &mut findings).await;
             query_partitions(&runner, &mut topology, &mut findings).await;

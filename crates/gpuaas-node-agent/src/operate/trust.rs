@@ -173,8 +173,8 @@ mod tests {
     use crate::host::Host;
     use crate::operate::test_host::operate;
 
-    /// Self-signed, for tests (see gpuaas-artifact/tests/ca.pem).
-    const CA: &str = include_str!("../../../gpuaas-artifact/tests/ca.pem");
+    /// Self-signed, for tests (see gpuaas-artifact/src/tests/ca.pem).
+    const CA: &str = include_str!("../../../gpuaas-artifact/src/tests/ca.pem");
 
     async fn refresh(root: &Path, registry: &Registry, dry_run: bool) -> TaskResult {
         let host = Host::Root(HostRoot::new(root));

@@ -8,7 +8,7 @@ use gpuaas_types::topology::EraseMethod;
 
 use super::binding;
 use super::canary;
-use super::host::{DriveState, SliceHost, SliceHostError};
+use super::host::{DriveState, SanitizeState, SliceHost, SliceHostError};
 use super::looks::{LOOK_SECONDS, check_unheld, proof};
 use super::partition;
 
@@ -177,7 +177,11 @@ async fn start(host: &dyn SliceHost, task: &SliceTask) -> Done {
         host.start_domain(task.claim_id).await?;
     }
     match host.domain(task.claim_id).await? {
-        DomainState::Running => Ok("the domain runs".to_owned()),
+        DomainState::Running => {
+            // Until then the bridge passes nothing of it.
+            host.isolate_guests().await?;
+            Ok("the domain runs".to_owned())
+        }
         other => {
             let message = format!("the domain is {other}");
             Err(SliceHostError::new("domain_not_running", message))
@@ -230,7 +234,10 @@ async fn stop(host: &dyn SliceHost, task: &SliceTask) -> Done {
         host.forget_domain(task.claim_id).await?;
     }
     match host.domain(task.claim_id).await? {
-        DomainState::Absent => Ok("the domain is gone".to_owned()),
+        DomainState::Absent => {
+            host.isolate_guests().await?;
+            Ok("the domain is gone".to_owned())
+        }
         other => {
             let message = format!("the domain is {other}");
             Err(SliceHostError::new("domain_present", message))
@@ -331,6 +338,19 @@ async fn erase(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport)
     Err(SliceHostError::new("erase_failed", failed.join("; ")))
 }
 
+/// Whether a drive that took the command has erased itself by its own report. A format ends with its
+/// command, whose status is the drive's.
+fn is_erased(method: EraseMethod, state: SanitizeState) -> Result<bool, String> {
+    match (method, state) {
+        (_, SanitizeState::Running) => Ok(false),
+        (EraseMethod::Format, _) | (_, SanitizeState::Succeeded) => Ok(true),
+        (_, SanitizeState::Failed(status)) => {
+            Err(format!("reports that its sanitize failed (status {status})"))
+        }
+        (_, SanitizeState::None) => Err("took the sanitize and reports none".to_owned()),
+    }
+}
+
 const fn method_name(method: EraseMethod) -> &'static str {
     match method {
         EraseMethod::SanitizeCrypto => "nvme sanitize (crypto erase)",
@@ -368,7 +388,10 @@ async fn erase_one(
     }
     host.erase_drive(path, method).await?;
     for _ in 0..ERASE_LOOKS {
-        if !host.is_erasing(path).await? {
+        let state = host.sanitize_state(path).await?;
+        let erased = is_erased(method, state)
+            .map_err(|text| SliceHostError::new("erase_failed", format!("{path} {text}")))?;
+        if erased {
             return Ok(method_name(method).to_owned());
         }
         host.pause(LOOK_SECONDS).await;

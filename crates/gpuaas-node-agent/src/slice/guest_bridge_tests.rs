@@ -56,7 +56,7 @@ fn a_guest_reaches_the_listener_over_the_bridge_while_it_is_expected() {
     let namespaces = ["--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let can = Command::new("unshare").args(namespaces).args(["ip", "link"]).output();
     if !can.is_ok_and(|output| output.status.success()) {
-        println!("skip: no network namespace can be made, or there is no ip");
+        test_report::skip("kernel", "no network namespace can be made, or there is no ip");
         return;
     }
     let inside = "slice::guest_bridge_tests::inside_of_the_namespace";

@@ -67,6 +67,21 @@ impl GuestCallSettings {
     }
 }
 
+/// Program of the bundle of slice hosts that writes the flows of the guests' bridge.
+pub(super) const GUEST_FLOWS: &str = "/usr/local/sbin/gpuaas-slice-guest-flows";
+
+/// Whether the bundle of slice hosts keeps guests apart, and has a program for it: earlier versions have
+/// none, and their flows learn addresses.
+///
+/// # Errors
+/// `file_unreadable`.
+pub(super) fn isolates_guests(root: &HostRoot) -> Result<bool, SliceHostError> {
+    let isolates = read_settings(root)?
+        .and_then(|text| setting(&text, "GUEST_ISOLATION"))
+        .is_some_and(|value| value == "1");
+    Ok(isolates && root.join(GUEST_FLOWS.trim_start_matches('/')).exists())
+}
+
 /// The settings that the bundle of slice hosts wrote; none: it never ran here.
 fn read_settings(root: &HostRoot) -> Result<Option<String>, SliceHostError> {
     match fs::read_to_string(root.join(SETTINGS)) {

@@ -38,6 +38,32 @@ pub struct DriveState {
     pub size_bytes: u64,
 }
 
+/// What a drive reports of its latest sanitize.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SanitizeState {
+    /// Nothing: it never sanitized itself, or cannot.
+    None,
+    /// It is in progress.
+    Running,
+    /// It succeeded.
+    Succeeded,
+    /// It failed, or ended with this status that nobody knows.
+    Failed(u64),
+}
+
+impl SanitizeState {
+    /// The state of a status (NVM Express Base Specification 2.0, figure 290).
+    #[must_use]
+    pub const fn of_status(status: u64) -> Self {
+        match status {
+            0 => Self::None,
+            1 | 4 => Self::Succeeded,
+            2 => Self::Running,
+            other => Self::Failed(other),
+        }
+    }
+}
+
 /// What a host can do with slices. Each call ends in a time of its own, and an error says what failed.
 #[async_trait]
 pub trait SliceHost: Send + Sync {
@@ -83,8 +109,12 @@ pub trait SliceHost: Send + Sync {
     async fn reset_function(&self, address: &str) -> Result<(), SliceHostError>;
     /// A drive, by its path.
     async fn drive(&self, path: &str) -> Result<DriveState, SliceHostError>;
+    /// What a drive reports of its latest sanitize.
+    async fn sanitize_state(&self, path: &str) -> Result<SanitizeState, SliceHostError>;
     /// Whether a drive is erasing itself.
-    async fn is_erasing(&self, path: &str) -> Result<bool, SliceHostError>;
+    async fn is_erasing(&self, path: &str) -> Result<bool, SliceHostError> {
+        Ok(self.sanitize_state(path).await? == SanitizeState::Running)
+    }
     /// Has a drive erase itself; it may go on after this.
     async fn erase_drive(&self, path: &str, method: EraseMethod) -> Result<(), SliceHostError>;
     /// Has the kernel look anew which partitions a drive has: it keeps those that an erase took away.
@@ -118,6 +148,9 @@ pub trait SliceHost: Send + Sync {
     async fn forget_guest(&self, claim: ClaimId) -> Result<(), SliceHostError>;
     /// Address that the guest took; none: it took none.
     async fn guest_address(&self, mac: &str) -> Result<Option<String>, SliceHostError>;
+    /// Has the guests' bridge pass what each running guest sends with the addresses of its slot, and nothing
+    /// else. Repeated after each start and each end of a guest.
+    async fn isolate_guests(&self) -> Result<(), SliceHostError>;
     /// Waits before the next look.
     async fn pause(&self, seconds: u32);
 }

@@ -21,9 +21,11 @@ use serde_json::Value;
 use super::env::SliceEnv;
 use super::fabric_manager::{FabricClient, FabricManager};
 use super::functions::HostFunctions;
-use super::guest_call::{self, GuestCallSettings};
+use super::guest_call::{self, GUEST_FLOWS, GuestCallSettings};
 use super::guest_listener::GuestCallListener;
-use super::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
+use super::host::{
+    BLOCK_BYTES, DriveState, FunctionState, SanitizeState, SliceHost, SliceHostError,
+};
 use super::preparation::{FoundDriver, PREPARATION, Preparation};
 use crate::atomic_file;
 use crate::clock::{AgentClock as _, HostClock};
@@ -34,6 +36,8 @@ use crate::host::Host;
 const QUERY_SECONDS: u64 = 30;
 /// Longest time of a command of libvirt, in seconds: a start gets its memory first.
 const DOMAIN_SECONDS: u64 = 300;
+/// Longest time in which the flows of the guests' bridge are written, in seconds.
+const FLOWS_SECONDS: u64 = 120;
 /// Longest time in which an image is written, in seconds.
 const IMAGE_SECONDS: u64 = 3300;
 /// Longest time in which a drive takes the command to erase itself; a format ends with the erase.
@@ -51,8 +55,6 @@ const PREPARED: &str = "prepared";
 const VENDOR_DATA: &str = "vendor-data";
 /// Vendor-data of a host without a port for guests' calls.
 const NO_VENDOR_DATA: &str = "#cloud-config\n{}\n";
-/// Status of a sanitize that goes on (NVM Express Base Specification 2.0, figure 290).
-const SANITIZE_IN_PROGRESS: u64 = 2;
 
 pub(super) struct LiveSliceHost<'a> {
     runner: CommandRunner<'a>,
@@ -109,7 +111,8 @@ impl<'a> LiveSliceHost<'a> {
         if runs {
             self.virsh(&["destroy", name]).await?;
         }
-        self.virsh(&["undefine", "--nvram", name]).await
+        self.virsh(&["undefine", "--nvram", name]).await?;
+        self.isolate_guests().await
     }
 
     /// Functions, drives and NUMA nodes of the host.
@@ -306,12 +309,15 @@ impl SliceHost for LiveSliceHost<'_> {
         Ok(DriveState { serial: drive.serial, uses, partitions, size_bytes })
     }
 
-    async fn is_erasing(&self, path: &str) -> Result<bool, SliceHostError> {
+    async fn sanitize_state(&self, path: &str) -> Result<SanitizeState, SliceHostError> {
         let arguments = ["sanitize-log", "--output-format=json", path];
         match self.runner.query("nvme", &arguments, QUERY_SECONDS).await {
-            Ok(output) => Ok(sanitize_status(&output.stdout) == Some(SANITIZE_IN_PROGRESS)),
+            Ok(output) => {
+                let status = sanitize_status(&output.stdout);
+                Ok(status.map_or(SanitizeState::None, SanitizeState::of_status))
+            }
             // A drive that cannot sanitize has no such log; its format ends with the command.
-            Err(CommandError::Failed { .. }) => Ok(false),
+            Err(CommandError::Failed { .. }) => Ok(SanitizeState::None),
             Err(error) => Err(error.into()),
         }
     }
@@ -461,6 +467,14 @@ impl SliceHost for LiveSliceHost<'_> {
         }))
     }
 
+    async fn isolate_guests(&self) -> Result<(), SliceHostError> {
+        if !guest_call::isolates_guests(&self.root)? {
+            return Ok(());
+        }
+        self.runner.run(GUEST_FLOWS, &[], FLOWS_SECONDS).await?;
+        Ok(())
+    }
+
     async fn pause(&self, seconds: u32) {
         HostClock.sleep(f64::from(seconds)).await;
     }
@@ -496,9 +510,9 @@ mod tests {
         let first = r#"{"nvme0":{"sprog":65535,"sstat":{"global_erased":1,"status":1}}}"#;
         assert_eq!(sanitize_status(first), Some(1));
         let number = r#"{"nvme0n1":{"sprog":4000,"sstat":258}}"#;
-        assert_eq!(sanitize_status(number), Some(SANITIZE_IN_PROGRESS));
+        assert_eq!(sanitize_status(number), Some(2));
         let text = r#"{"sstat":{"status":"(2) Sanitize in Progress."}}"#;
-        assert_eq!(sanitize_status(text), Some(SANITIZE_IN_PROGRESS));
+        assert_eq!(sanitize_status(text), Some(2));
         for printed in ["", "{}", r#"{"sstat":"none"}"#] {
             assert_eq!(sanitize_status(printed), None);
         }

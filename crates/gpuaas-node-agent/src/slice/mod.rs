@@ -72,7 +72,7 @@ fn result(ended: Result<String, SliceHostError>, report: SliceReport) -> TaskRes
 /// # Errors
 /// The address of the slice bridge cannot be listened on; a later task of the slice tries again.
 pub(crate) async fn resume_guest_calls(host: &Host, env: &SliceEnv) -> Result<(), SliceHostError> {
-    env.guest_calls.update(&host.with_slice_devices()).await
+    env.guest_calls.update(host).await
 }
 
 /// What of slices does not fit together on the host, a sentence each; none where slices were never
@@ -87,11 +87,10 @@ pub(crate) async fn reconcile_at_start(host: &Host, env: &SliceEnv) -> Vec<Strin
 }
 
 async fn find_discrepancies(host: &Host, env: &SliceEnv, starts: bool) -> Vec<String> {
-    let host = host.with_slice_devices();
     let Some(root) = host.root().filter(|root| reconcile::had_slices(root)) else {
         return Vec::new();
     };
-    let Ok(live) = live::LiveSliceHost::new(&host, env) else { return Vec::new() };
+    let Ok(live) = live::LiveSliceHost::new(host, env) else { return Vec::new() };
     let stops = starts && guest_call::stops_unclaimed_domains(root);
     match reconcile::find_discrepancies(&live, stops).await {
         Ok(found) => found.iter().map(ToString::to_string).collect(),
@@ -104,7 +103,7 @@ async fn find_discrepancies(host: &Host, env: &SliceEnv, starts: bool) -> Vec<St
 
 /// Carries out `task` on the host that this agent works on.
 pub(crate) async fn run(host: &Host, env: &SliceEnv, task: &SliceTask) -> TaskResult {
-    match live::LiveSliceHost::new(&host.with_slice_devices(), env) {
+    match live::LiveSliceHost::new(host, env) {
         Ok(live) => carry_out(&live, task).await,
         Err(error) => not_live(&error),
     }
@@ -118,8 +117,7 @@ pub(crate) async fn check_guest(
     task: &SliceTask,
     waited_seconds: f64,
 ) -> Option<TaskResult> {
-    let host = host.with_slice_devices();
-    let live = match live::LiveSliceHost::new(&host, env) {
+    let live = match live::LiveSliceHost::new(host, env) {
         Ok(live) => live,
         Err(error) => return Some(not_live(&error)),
     };

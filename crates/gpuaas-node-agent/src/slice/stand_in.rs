@@ -9,7 +9,9 @@ use gpuaas_types::topology::EraseMethod;
 use parking_lot::Mutex;
 
 use super::fabric_manager::FabricManager;
-use super::host::{BLOCK_BYTES, DriveState, FunctionState, SliceHost, SliceHostError};
+use super::host::{
+    BLOCK_BYTES, DriveState, FunctionState, SanitizeState, SliceHost, SliceHostError,
+};
 use super::preparation::{FoundDriver, Preparation};
 use super::stand_in_fabric::StandInFabricManager;
 
@@ -288,8 +290,8 @@ impl SliceHost for StandInHost {
         Ok(DriveState { serial, uses, partitions, size_bytes: DRIVE_BYTES })
     }
 
-    async fn is_erasing(&self, _path: &str) -> Result<bool, SliceHostError> {
-        Ok(false)
+    async fn sanitize_state(&self, _path: &str) -> Result<SanitizeState, SliceHostError> {
+        Ok(SanitizeState::Succeeded)
     }
 
     async fn erase_drive(&self, path: &str, _method: EraseMethod) -> Result<(), SliceHostError> {
@@ -372,6 +374,10 @@ impl SliceHost for StandInHost {
     async fn guest_address(&self, _mac: &str) -> Result<Option<String>, SliceHostError> {
         let is_silent = self.state.lock().faults.contains(&StandInFault::GuestSilent);
         Ok((!is_silent).then(|| "10.100.0.10".to_owned()))
+    }
+
+    async fn isolate_guests(&self) -> Result<(), SliceHostError> {
+        Ok(())
     }
 
     async fn pause(&self, _seconds: u32) {}

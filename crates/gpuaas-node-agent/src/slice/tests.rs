@@ -184,6 +184,7 @@ pub(super) fn write_host(dir: &std::path::Path) -> Host {
         r#"
 R="$D/root"
 if [ "$1" = write ]; then printf '%s\n' "$3" > "$2"; exit 0; fi
+if [ "${2##*/}" = gpuaas-slice-guest-flows ] && [ -e "$D/no-flows" ]; then exit 1; fi
 case "$2 $5" in
   "virsh domstate") if [ -e "$D/state" ]; then cat "$D/state"; else
       echo "error: failed to get domain '$6'" >&2; exit 1; fi ;;
@@ -194,7 +195,7 @@ case "$2 $5" in
   "virsh list") cat "$D/domains" 2>/dev/null || true ;;
 esac
 case "$2 $3" in
-  "nvme sanitize-log") echo '{"nvme0":{"sstat":{"status":1}}}' ;;
+  "nvme sanitize-log") echo '{"nvme0":{"sstat":{"status":'"$(cat "$D/sanitize" 2>/dev/null || echo 1)"'}}}' ;;
   "nvme sanitize") head -c 1048576 /dev/zero > "$R$5" ;;
   "qemu-img convert") dd if="$R$7" of="$R$8" conv=notrunc 2>/dev/null
       mkdir -p "$R/sys/block/nvme0n1/nvme0n1p1"; echo 1 > "$R/sys/block/nvme0n1/nvme0n1p1/partition" ;;
@@ -237,7 +238,9 @@ exit 0
     put("proc/1/mountinfo", b"");
     put("proc/swaps", b"Filename Type Size Used Priority\n");
     put("var/lib/gpuaas/guest-images/debian-13.raw", b"IMAGE");
-    let settings = "GPUAAS_SLICE_BRIDGE=ovsbr0\nGPUAAS_SLICE_GATEWAY=10.100.0.1/24\n";
+    let settings = "GPUAAS_SLICE_BRIDGE=ovsbr0\nGPUAAS_SLICE_GATEWAY=10.100.0.1/24\n\
+                    GPUAAS_SLICE_GUEST_ISOLATION=1\n";
+    put("usr/local/sbin/gpuaas-slice-guest-flows", b"");
     put("etc/gpuaas/slice.env", settings.as_bytes());
     put("var/lib/misc/dnsmasq.leases", b"1 02:00:00:00:00:03 10.100.0.13 slice *\n");
     host
@@ -284,14 +287,32 @@ async fn the_commands_reach_the_host_and_the_drive_is_read_back() {
             "mcopy -i",
             "virsh define",
             "virsh start",
+            "/usr/local/sbin/gpuaas-slice-guest-flows",
             "virsh destroy",
             "virsh undefine",
+            "/usr/local/sbin/gpuaas-slice-guest-flows",
             "nvme sanitize",
         ]
     );
     let fixed = Host::Fixed(std::sync::Arc::new(serde_json::json!({})));
     let refused = run(&fixed, &env, &task(SliceAction::Verify)).await;
     assert_eq!(refused.code, "host_not_live");
+}
+
+/// The drive takes the command and reports afterwards that it failed, or reports nothing of it.
+#[tokio::test]
+async fn erase_is_proven_by_the_status_of_the_drive() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = write_host(dir.path());
+    let mut task = task(SliceAction::Erase);
+    "/dev/nvme0n1".clone_into(&mut task.devices[0].drive.as_mut().unwrap().path);
+    for (status, proven) in [(3, false), (0, false), (5, false), (1, true), (4, true)] {
+        std::fs::write(dir.path().join("sanitize"), status.to_string()).unwrap();
+        let result = run(&host, &SliceEnv::default(), &task).await;
+        assert_eq!(result.succeeded, proven, "{status}: {result:?}");
+        let proofs = result.slice.unwrap().proofs;
+        assert_eq!(proofs[0].result == ProofResult::Proven, proven, "{status}: {proofs:?}");
+    }
 }
 
 #[tokio::test]
@@ -308,6 +329,24 @@ async fn a_line_for_dnsmasq_is_an_address_or_nothing() {
         assert_eq!(refused.code, "seed_invalid", "{line}: {}", refused.message);
     }
     assert!(!dir.path().join("root/var/lib/gpuaas/dhcp-hosts").exists());
+}
+
+/// A guest whose addresses the bridge does not know would be given up as silent much later.
+#[tokio::test]
+async fn guest_that_the_bridge_does_not_pass_is_not_started() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = write_host(dir.path());
+    let start = async || run(&host, &SliceEnv::default(), &task(SliceAction::Start)).await;
+    std::fs::write(dir.path().join("state"), "shut off").unwrap();
+    std::fs::write(dir.path().join("no-flows"), "").unwrap();
+    let refused = start().await;
+    assert_eq!(refused.code, "tool_failed", "{refused:?}");
+    std::fs::remove_file(dir.path().join("no-flows")).unwrap();
+    // It runs by now; the flows are written all the same.
+    let started = start().await;
+    assert!(started.succeeded, "{started:?}");
+    let flows = |calls: Vec<String>| calls.iter().filter(|one| one.contains("guest-flows")).count();
+    assert_eq!(flows(commands_run(dir.path())), 2);
 }
 
 /// What is answered to a request of a guest; the first words of it.

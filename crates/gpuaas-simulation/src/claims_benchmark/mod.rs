@@ -503,7 +503,7 @@ mod tests {
     async fn replicas_that_die_leave_nothing_behind() {
         let server = std::env::var("GPUAAS_TEST_POSTGRES").ok().filter(|url| !url.is_empty());
         let Some(server) = server else {
-            return println!("skipped: GPUAAS_TEST_POSTGRES names no server");
+            return test_report::skip("postgres", "GPUAAS_TEST_POSTGRES names no server");
         };
         let report = measure(args(Some(server))).await.unwrap();
         is_exact(&report);

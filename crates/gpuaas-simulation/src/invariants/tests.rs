@@ -79,6 +79,8 @@ fn intent(effect: Effect, outcome: Option<Outcome>) -> Intent {
         before: None,
         outcome,
         ended_at: None,
+        given_up: None,
+        after_unknown: false,
     }
 }
 
@@ -135,6 +137,7 @@ fn a_run_that_nobody_looks_at_or_explains_is_found() {
         evidence: vec!["MAAS said Failed deployment 3 s ago".to_owned()],
         next_action: String::new(),
         actions: Vec::new(),
+        failure_class: None,
         looks_again_at: None,
     });
     assert!(unexplained_open_run(&parked).is_some(), "and now?");

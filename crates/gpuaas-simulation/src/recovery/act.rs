@@ -68,6 +68,10 @@ pub enum Act {
     DeployAs(&'static str),
     /// A person waits until MAAS shows this status.
     UntilMaas(&'static str),
+    /// A backup of MAAS is made.
+    BackUpMaas,
+    /// MAAS is restored from that backup.
+    RestoreMaas,
     /// Time passes, in seconds.
     Seconds(f64),
     /// An operator runs a command.

@@ -113,7 +113,13 @@ pub static CASES: &[RecoveryCase] = &[
         named: bare,
         repair: || {
             let leave = "gpuaas node decommission other --yes --reason moved";
-            vec![Act::Command(leave), Act::Seconds(7200.0)]
+            // Under another name it is not the machine of the node that leaves.
+            vec![
+                Act::Rename("{host}", "other"),
+                Act::Command(leave),
+                Act::Seconds(7200.0),
+                Act::Rename("other", "{host}"),
+            ]
         },
         in_maas: Some(|| {
             let twin = [Act::Ready("twin", false), Act::Rename("twin", "{host}")];
@@ -174,8 +180,13 @@ pub static CASES: &[RecoveryCase] = &[
     },
     RecoveryCase {
         code: ParkCode::MachineVanished,
-        during: || vec![(When::Maas("Deploying"), Act::Maas("DELETE", MACHINE, ""))],
-        ends: RunStatus::Cancelled,
+        during: || {
+            vec![
+                (When::Maas("Deploying"), Act::BackUpMaas),
+                (When::Maas("Deploying"), Act::Maas("DELETE", MACHINE, "")),
+            ]
+        },
+        repair: || vec![Act::RestoreMaas],
         ..PLAIN
     },
     RecoveryCase {
@@ -184,7 +195,7 @@ pub static CASES: &[RecoveryCase] = &[
             let theirs = [Act::DeployAs("bob"), Act::UntilMaas("Deployed")];
             [vec![person("op=release"), Act::UntilMaas("Ready")], theirs.to_vec()].concat()
         })),
-        ends: RunStatus::Cancelled,
+        repair: || vec![person("op=release"), Act::UntilMaas("Ready")],
         ..PLAIN
     },
     RecoveryCase {

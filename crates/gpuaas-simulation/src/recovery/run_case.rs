@@ -138,6 +138,8 @@ struct CaseRun {
     host: HostView,
     run_id: RunId,
     node_id: NodeId,
+    /// The region as it was backed up.
+    backup: Option<maas_sim::Region>,
 }
 
 impl CaseRun {
@@ -151,7 +153,7 @@ impl CaseRun {
         let host = simulation.region.with(|region| region.hosts());
         let host = host.into_iter().next().ok_or_else(|| broken(case, "no host".to_owned()))?;
         let (run_id, node_id) = (RunId(uuid::Uuid::nil()), NodeId(uuid::Uuid::nil()));
-        Ok(Self { simulation, shell, host, run_id, node_id })
+        Ok(Self { simulation, shell, host, run_id, node_id, backup: None })
     }
 
     /// Brings the case's run to its park.
@@ -363,6 +365,13 @@ impl CaseRun {
             Act::DeployAs(user) => {
                 let machine = self.current_host().system_id.unwrap_or_default();
                 self.human(&HumanAction::DeployAs { machine, user: (*user).to_owned() })?;
+            }
+            Act::BackUpMaas => {
+                self.backup = Some(self.simulation.region.with(|region| region.clone()));
+            }
+            Act::RestoreMaas => {
+                let backup = self.backup.clone().ok_or_else(|| refused("there is no backup"))?;
+                self.simulation.region.with(|region| region.restore(backup));
             }
             Act::UntilMaas(_) | Act::Seconds(_) | Act::Command(_) => {}
             Act::Write(name, text) => {

@@ -6,7 +6,21 @@
 
 use std::future::Future;
 
+use gpuaas_types::ApprovalId;
 use gpuaas_types::trace_context::TraceContext;
+use uuid::Uuid;
+
+/// One execution of an approved request.
+///
+/// The first audit entry that it commits marks the approval as done, in the same transaction. So an
+/// approval that is still `approved` had no effect, and of two executions one has an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApprovalExecution {
+    /// The approved request.
+    pub approval: ApprovalId,
+    /// Tells this execution from others of the same request.
+    pub token: Uuid,
+}
 
 /// What is known of a request, for the audit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,8 +31,14 @@ pub struct RequestOrigin {
     pub address: Option<String>,
     /// Identifier of the request.
     pub request_id: Option<String>,
+    /// Program that sent it, as its `User-Agent` header says.
+    pub user_agent: Option<String>,
+    /// Listener that took it: `operators` or `nodes`.
+    pub listener: Option<&'static str>,
     /// Its span, where it is traced.
     pub trace: Option<TraceContext>,
+    /// The approved request that is executed; none: the request is executed as it was sent.
+    pub execution: Option<ApprovalExecution>,
 }
 
 tokio::task_local! {

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::audit_chain::chain_group;
-use crate::database::{Conn, RowsStatement, Val, args};
+use crate::database::{ApprovalExecution, Conn, RequestOrigin, RowsStatement, Val, args};
 use crate::error::StoreError;
 
 /// An action of a person or a program, to be written down.
@@ -26,6 +26,24 @@ pub struct NewAuditEntry {
 }
 
 impl NewAuditEntry {
+    /// An entry for `action` of `actor` on `subject`.
+    #[must_use]
+    pub fn new(
+        actor: impl Into<String>,
+        action: impl Into<String>,
+        subject: impl Into<String>,
+        detail: serde_json::Value,
+    ) -> Self {
+        Self { actor: actor.into(), action: action.into(), subject: subject.into(), detail }
+    }
+
+    /// An entry for a write that a test or a simulation makes itself.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_test() -> Self {
+        Self::new("test", "test.write", "test", serde_json::Value::Null)
+    }
+
     /// `done`, or the code with which something was refused: then the action says so.
     fn result(&self) -> &str {
         let refused = self.action.ends_with("refused").then(|| self.text("code")).flatten();
@@ -75,7 +93,7 @@ pub(crate) async fn append(
         (&entry.actor).into(),
         (&entry.action).into(),
         (&entry.subject).into(),
-        Val::json(&entry.detail)?,
+        Val::json(&detail_with_origin(entry, origin))?,
         Uuid::parse_str(&entry.subject).ok().into(),
         subject_of("site.").or_else(in_detail).into(),
         subject_of("batch.").into(),
@@ -86,8 +104,39 @@ pub(crate) async fn append(
         entry.text("before_digest").into(),
         entry.text("after_digest").into(),
     ];
+    if let Some(execution) = origin.execution {
+        mark_executed(conn, execution).await?;
+    }
     conn.call_before_commit(chain_group);
     conn.write_rows(APPEND, vec![row]).await
+}
+
+/// The details of an entry with the program and the listener of its request: they have no columns of
+/// their own, and the chain covers the details.
+fn detail_with_origin(entry: &NewAuditEntry, origin: &RequestOrigin) -> serde_json::Value {
+    let mut detail = entry.detail.clone();
+    if let Some(fields) = detail.as_object_mut() {
+        let known = [("user_agent", origin.user_agent.as_deref()), ("listener", origin.listener)];
+        for (name, value) in known {
+            if let Some(value) = value {
+                fields.entry(name).or_insert_with(|| value.into());
+            }
+        }
+    }
+    detail
+}
+
+/// Marks the approval whose effect this transaction is; refuses the effect if another execution of the
+/// same approval had one.
+async fn mark_executed(conn: &mut Conn, execution: ApprovalExecution) -> Result<(), StoreError> {
+    let sql = "UPDATE approval SET state = 'done', execution = $2 \
+               WHERE id = $1 AND (state = 'approved' OR execution = $2)";
+    let token = execution.token.to_string();
+    if conn.execute(sql, args![execution.approval.0, &token]).await? == 1 {
+        return Ok(());
+    }
+    let detail = format!("{} was executed by another control plane", execution.approval);
+    Err(StoreError::conflict(ProblemCode::ApprovalDecided, detail))
 }
 
 /// The answer given to this request before.

@@ -98,6 +98,12 @@ pub(crate) async fn hostname_in_use(
     Ok(Some(StoreError::conflict(ProblemCode::HostnameTaken, detail)))
 }
 
+/// Whether the password of one BMC must not be sent to the other: another address, driver or user.
+pub(crate) fn is_other_bmc(one: &NodeHardware, other: &NodeHardware) -> bool {
+    (&one.bmc_address, &one.power_type, &one.bmc_user)
+        != (&other.bmc_address, &other.power_type, &other.bmc_user)
+}
+
 /// Names another live node of the site's region that has the BMC or a MAC address of this hardware.
 pub(crate) async fn address_in_use(
     conn: &mut Conn,

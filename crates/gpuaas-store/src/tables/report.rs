@@ -75,6 +75,26 @@ pub(crate) async fn reports_of(
     Ok(reports)
 }
 
+/// Overrides of checks of each run, oldest first.
+pub(crate) async fn skips_of(
+    conn: &mut Conn,
+    run_ids: impl IntoIterator<Item = RunId>,
+) -> Result<HashMap<RunId, Vec<Report>>, StoreError> {
+    let mut reports: HashMap<RunId, Vec<Report>> = HashMap::new();
+    for ids in padded(run_ids.into_iter().map(|id| id.0)) {
+        let text = format!(
+            "SELECT {REPORT_COLUMNS} FROM report WHERE run_id IN ({{LIST}}) \
+             AND kind = 'check_skipped' ORDER BY id"
+        );
+        let sql = with_list(&text, 1, ids.len());
+        for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+            let report = read_report(&mut row.cols())?;
+            reports.entry(report.run_id).or_default().push(report);
+        }
+    }
+    Ok(reports)
+}
+
 /// Forgets the system of the run that is deployed over now: the first heartbeat of the next one is the
 /// run's first again, and the run's tasks that it left undone are none of the next one's.
 pub(crate) async fn forget_earlier_system(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use gpuaas_core::record::RunRecord;
-use gpuaas_core::run_state::RunState;
+use gpuaas_core::run_state::{MachineOrigin, RunState};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::{NodeId, ProfileId, RunId, RunKind, SiteId, Step, Timestamp};
 
@@ -101,6 +101,28 @@ pub(crate) async fn runs_with_ids(
     Ok(runs)
 }
 
+/// How the node's machine came to it, as its latest onboarding found: a claimed machine keeps the name
+/// that it has in MAAS. An onboarding finds that out by itself.
+async fn machine_origin(
+    conn: &mut Conn,
+    node_id: NodeId,
+    kind: RunKind,
+) -> Result<Option<MachineOrigin>, StoreError> {
+    if kind == RunKind::Onboard {
+        return Ok(None);
+    }
+    let row = conn
+        .first(
+            "SELECT memory FROM run WHERE node_id = $1 AND kind = 'onboard' \
+             ORDER BY created_at DESC LIMIT 1",
+            args![node_id.0],
+        )
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let state: RunState = row.cols().json()?;
+    Ok(state.origin)
+}
+
 pub(crate) async fn insert_run(
     conn: &mut Conn,
     now: Timestamp,
@@ -109,6 +131,7 @@ pub(crate) async fn insert_run(
     run: &NewRun,
 ) -> Result<(), StoreError> {
     let traceparent = conn.origin().trace.map(|span| span.to_string());
+    let origin = machine_origin(conn, node_id, run.kind).await?;
     let made = conn
         .execute(
             "INSERT INTO run (id, node_id, site_id, kind, step, status, profile_id, \
@@ -123,7 +146,7 @@ pub(crate) async fn insert_run(
                 run.step.as_str().into(),
                 site_and_profile.1.0.into(),
                 run.profile_revision.into(),
-                Val::json(&RunState::default())?,
+                Val::json(&RunState { origin, ..RunState::default() })?,
                 now.into(),
                 traceparent.as_deref().into(),
             ],
@@ -170,6 +193,26 @@ pub(crate) async fn wake(
     for ids in padded(run_ids.into_iter().map(|id| id.0)) {
         let sql = with_list(WAKE, 2, ids.len());
         let mut args = args![now];
+        args.extend(ids.into_iter().map(Val::from));
+        conn.execute(sql, args).await?;
+    }
+    Ok(())
+}
+
+const RECHECK: &str = "WITH woken AS MATERIALIZED (SELECT id FROM run WHERE id IN ({LIST}) \
+     ORDER BY id {LOCK}) \
+     UPDATE run SET due_at = $1 FROM woken WHERE run.id = woken.id AND run.status = 'parked' \
+     AND run.due_at > $1 AND run.due_at < $2";
+
+/// Lets each of the runs that is parked, and looks again by itself, do so at once.
+pub(crate) async fn recheck_now(
+    conn: &mut Conn,
+    now: Timestamp,
+    run_ids: impl IntoIterator<Item = RunId>,
+) -> Result<(), StoreError> {
+    for ids in padded(run_ids.into_iter().map(|id| id.0)) {
+        let sql = with_list(RECHECK, 3, ids.len());
+        let mut args = args![now, Timestamp::NEVER];
         args.extend(ids.into_iter().map(Val::from));
         conn.execute(sql, args).await?;
     }

@@ -33,14 +33,14 @@ pub(crate) async fn insert_secret(
     Ok(conn.execute(sql, args![owner, name, sealed]).await? == 1)
 }
 
-/// Deletes a sealed value, where there is one.
+/// Deletes a sealed value. Answers whether there was one.
 pub(crate) async fn delete_secret(
     conn: &mut Conn,
     owner: Uuid,
     name: &str,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let sql = "DELETE FROM secret WHERE owner = $1 AND name = $2";
-    conn.execute(sql, args![owner, name]).await.map(drop)
+    Ok(conn.execute(sql, args![owner, name]).await? > 0)
 }
 
 /// The sealed values of these owners, by owner and name.

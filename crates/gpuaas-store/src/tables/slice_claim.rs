@@ -10,6 +10,9 @@ use crate::database::{Cols, Conn, args};
 use crate::error::StoreError;
 use crate::tables::audit::IdempotencyKey;
 
+/// Name of the sealed user-data of a claim's guest. Neither the run nor a task of it holds the text.
+pub(crate) const USER_DATA: &str = "user_data";
+
 /// A claim as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotClaim {
@@ -179,7 +182,10 @@ pub(crate) async fn lose(
     let sql = "DELETE FROM slice_claim_device WHERE node_id = $1 AND claim_id IN \
                (SELECT slice_claim.id FROM slice_claim WHERE slice_claim.node_id = $1 \
                AND slice_claim.ended_at IS NOT NULL)";
-    conn.execute(sql, args![node_id.0]).await.map(drop)
+    conn.execute(sql, args![node_id.0]).await?;
+    let sql = "DELETE FROM secret WHERE name = $2 AND owner IN (SELECT slice_claim.id FROM slice_claim \
+               WHERE slice_claim.node_id = $1 AND slice_claim.ended_at IS NOT NULL)";
+    conn.execute(sql, args![node_id.0, USER_DATA]).await.map(drop)
 }
 
 /// Sets how a live claim stands, and its slots with it.

@@ -7,7 +7,8 @@ use gpuaas_types::{ClaimId, TaskId, Timestamp};
 
 use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
-use crate::tables::slice_claim::{self, SlotClaim};
+use crate::tables::secret::delete_secret;
+use crate::tables::slice_claim::{self, SlotClaim, USER_DATA};
 
 /// What came of the task that the agent of a slice's host was given last.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,18 +43,27 @@ pub(crate) async fn read(
     let Some(row) = conn.first(sql, args![id.0]).await? else { return Ok(None) };
     let mut cols = row.cols();
     let (run, spec, revision) = (cols.json::<SliceRun>()?, cols.json()?, cols.next()?);
-    let sql = "SELECT at, proof FROM slice_proof WHERE claim_id = $1 ORDER BY number";
-    let mut proofs = Vec::new();
-    for row in conn.all(sql, args![id.0]).await? {
-        let mut cols = row.cols();
-        proofs.push(RecordedProof { at: cols.at()?, proof: cols.json()? });
-    }
+    let proofs = proofs_of(conn, id).await?;
     let task = match &run.attempt {
         Some(attempt) => read_task(conn, attempt.task_id).await?,
         None => None,
     };
     let claim = slice_claim::read_one(conn, id).await?;
     Ok(Some(StoredSliceRun { claim, run, spec, revision, proofs, task }))
+}
+
+/// What was proven of the release of a claim, oldest first.
+pub(crate) async fn proofs_of(
+    conn: &mut Conn,
+    id: ClaimId,
+) -> Result<Vec<RecordedProof>, StoreError> {
+    let sql = "SELECT at, proof FROM slice_proof WHERE claim_id = $1 ORDER BY number";
+    let mut proofs = Vec::new();
+    for row in conn.all(sql, args![id.0]).await? {
+        let mut cols = row.cols();
+        proofs.push(RecordedProof { at: cols.at()?, proof: cols.json()? });
+    }
+    Ok(proofs)
 }
 
 async fn read_task(conn: &mut Conn, id: TaskId) -> Result<Option<SliceTaskState>, StoreError> {
@@ -101,6 +111,37 @@ pub(crate) async fn replace(
     let sql = "UPDATE slice_run SET status = $3, run = $4, due_at = $5, revision = revision + 1 \
                WHERE claim_id = $1 AND revision = $2";
     Ok(conn.execute(sql, values).await? == 1)
+}
+
+/// Deletes the user-data of a claim's guest: the guest has it, or never will. What a launch of an earlier
+/// version left in the run and its tasks is emptied.
+pub(crate) async fn delete_user_data(conn: &mut Conn, claim: &SlotClaim) -> Result<(), StoreError> {
+    if delete_secret(conn, claim.id.0, USER_DATA).await? {
+        return Ok(());
+    }
+    let (of_run, of_tasks) = if conn.is_postgres() {
+        (
+            "UPDATE slice_run SET spec = jsonb_set(spec, '{seed,user_data}', '\"\"') \
+             WHERE claim_id = $1 AND spec #>> '{seed,user_data}' <> ''",
+            "UPDATE node_task SET spec = jsonb_set(spec, '{slice,seed,user_data}', '\"\"') \
+             WHERE node_id = $1 AND claim_id = $2 AND actor IS NOT NULL \
+             AND spec #>> '{slice,seed,user_data}' <> ''",
+        )
+    } else {
+        (
+            "UPDATE slice_run SET spec = \
+             json_patch(spec, json_object('seed', json_object('user_data', ''))) \
+             WHERE claim_id = $1 AND spec -> 'seed' ->> 'user_data' <> ''",
+            "UPDATE node_task SET spec = json_patch(spec, \
+             json_object('slice', json_object('seed', json_object('user_data', '')))) \
+             WHERE node_id = $1 AND claim_id = $2 AND actor IS NOT NULL \
+             AND spec -> 'slice' -> 'seed' ->> 'user_data' <> ''",
+        )
+    };
+    if conn.execute(of_run, args![claim.id.0]).await? > 0 {
+        conn.execute(of_tasks, args![claim.node_id.0, claim.id.0]).await?;
+    }
+    Ok(())
 }
 
 /// Appends proofs.

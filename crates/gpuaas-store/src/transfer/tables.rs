@@ -77,6 +77,7 @@ pub(super) const TABLES: &[(&str, Movement)] = &[
     ("erasing_note", Moves),
     ("host_image", Moves),
     ("host_image_event", Moves),
+    ("image_verdict", Moves),
     ("experiment", Moves),
     ("experiment_run", Moves),
     // After every table with sealed values: triggers refuse those of a former key, of which there are

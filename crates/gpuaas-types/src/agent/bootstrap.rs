@@ -36,6 +36,10 @@ pub struct BootstrapProgress {
     /// Free text, at most 2,000 characters are kept.
     #[serde(default)]
     pub message: String,
+    /// Number of this execution of the scripts, greater than that of every earlier one on the host.
+    /// None: scripts of an earlier version, whose reports count in the order of their arrival.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u64>,
 }
 
 /// How a phase of a bundle ended.
@@ -103,14 +107,14 @@ mod tests {
     fn a_sentence_names_its_phase() {
         for outcome in [PhaseOutcome::Ran, PhaseOutcome::Skipped, PhaseOutcome::Failed] {
             let phase = BundlePhase {
-                bundle: "h200-ib@1.1.0".to_owned(),
+                bundle: "h200-ib@1.2.0".to_owned(),
                 phase: "ipoib".to_owned(),
                 outcome,
                 seconds: 1.25,
                 changed: 2,
                 text: "it says that x is 0".to_owned(),
             };
-            assert_eq!(BundlePhase::named_in(&phase.sentence()), Some(("h200-ib@1.1.0", "ipoib")));
+            assert_eq!(BundlePhase::named_in(&phase.sentence()), Some(("h200-ib@1.2.0", "ipoib")));
         }
         assert_eq!(BundlePhase::named_in("deployment submitted"), None);
     }

@@ -127,24 +127,32 @@ impl GateReport {
         self
     }
 
-    /// The report with its check of the machine's tag made anew, by the tags that MAAS lists by now;
-    /// as it is where it has no such check, or the tag is listed or not as before.
+    /// The report with its checks of the machine's tags made anew, by the tags that MAAS lists by now;
+    /// as it is where it has no such check, or each tag is listed or not as before.
     #[must_use]
     pub fn retagged(&self, listed: &[String]) -> Self {
         let mut report = self.clone();
         let of_tag = |check: &GateCheck| check.name.starts_with(TAG_CHECK);
-        let Some(index) = report.checks.iter().position(of_tag) else { return report };
-        let check = report.checks.remove(index);
-        let tag = check.name.strip_prefix(TAG_CHECK).unwrap_or_default();
-        if check.passed == listed.iter().any(|one| one == tag) {
-            return self.clone();
+        let is_listed = |check: &GateCheck| listed.iter().any(|tag| check.tag() == Some(tag));
+        if self.checks.iter().filter(|check| of_tag(check)).all(|one| one.passed == is_listed(one))
+        {
+            return report;
         }
+        report.checks.retain(|check| !of_tag(check));
         // The class names the tag only where the agent found nothing else.
         if report.class == Some(GateClass::MachineUntagged) {
             report.passed = true;
             report.class = None;
         }
-        report.with_machine_tag(tag, Some(listed))
+        let tags = self.checks.iter().filter_map(GateCheck::tag);
+        tags.fold(report, |report, tag| report.with_machine_tag(tag, Some(listed)))
+    }
+}
+
+impl GateCheck {
+    /// The tag that the check is about; none: it is about the host.
+    fn tag(&self) -> Option<&str> {
+        self.name.strip_prefix(TAG_CHECK)
     }
 }
 

@@ -35,15 +35,28 @@ pub enum HostCheck {
         /// Its name, or its hardware address.
         interface: String,
     },
-    /// At least so many InfiniBand links are up.
+    /// At least so many InfiniBand links are up: links of adapters, by their type. Links on top of
+    /// others and those of virtual functions do not count.
     InfinibandUp {
         /// How many.
         count: u32,
+        /// Which of them count: a name, whose trailing `*` stands for the rest, or
+        /// [`ANY_INFINIBAND`]; none: all of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
     },
-    /// At least so many ports of RDMA adapters are `ACTIVE`, as the subnet manager made them.
+    /// At least so many ports of RDMA adapters are `ACTIVE`: as the subnet manager made them
+    /// (InfiniBand), or as the link is (Ethernet). Ports of virtual functions do not count.
     InfinibandPortsActive {
         /// How many.
         count: u32,
+        /// `InfiniBand` or `Ethernet`; ports of the other one do not count.
+        #[serde(default = "infiniband", skip_serializing_if = "is_infiniband")]
+        link_layer: String,
+        /// Which count: those of the adapter of a link with this name, whose trailing `*` stands for
+        /// the rest, or of [`ANY_INFINIBAND`]; none: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
     },
     /// At least so many disks.
     DisksPresent {
@@ -107,7 +120,7 @@ pub enum HostCheck {
     },
     /// A link has an address of a subnet.
     AddressOn {
-        /// Its name; a trailing `*` stands for the rest.
+        /// Its name; a trailing `*` stands for the rest, and [`ANY_INFINIBAND`] for any InfiniBand link.
         interface: String,
         /// The subnet; with a host part, exactly this address and prefix.
         subnet: String,
@@ -116,7 +129,8 @@ pub enum HostCheck {
     RoutePresent {
         /// The destination, with the length of its prefix.
         destination: String,
-        /// The link's name; a trailing `*` stands for the rest.
+        /// The link's name; a trailing `*` stands for the rest, and [`ANY_INFINIBAND`] for any
+        /// InfiniBand link.
         interface: String,
     },
     /// Something listens on exactly this TCP address and port, and on no other address of it.
@@ -145,10 +159,37 @@ pub enum HostCheck {
         /// Its name.
         bridge: String,
     },
-    /// The kernel was started with an argument.
+    /// An argument that the kernel was started with is in force: it is read as the kernel reads it, so a
+    /// later contradiction wins, and quotes and lists count. An argument that turns the IOMMU on is in
+    /// force as well where the kernel has IOMMU groups and was not told otherwise.
     KernelArgument {
         /// As in /proc/cmdline.
         argument: String,
+    },
+    /// The kernel was started with each of these arguments.
+    KernelArguments {
+        /// As in /proc/cmdline, separated by spaces; empty: none.
+        arguments: String,
+    },
+    /// The NUMA nodes of each processor package have pages of 1 GiB for the GPUs there.
+    GigabytePages {
+        /// Vendor of the GPUs, four hexadecimal digits.
+        vendor: String,
+        /// Begin of their class, such as `03` for displays; none: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<String>,
+        /// Pages for each GPU.
+        each: u32,
+        /// GPUs.
+        count: u32,
+    },
+    /// Each GPU has a module ID of its own on record, if NVSwitches join the GPUs.
+    GpuModules {
+        /// Vendor of the GPUs, four hexadecimal digits.
+        vendor: String,
+        /// Begin of their class, such as `03` for displays; none: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<String>,
     },
     /// A kernel setting has a value.
     Sysctl {
@@ -222,6 +263,42 @@ pub enum HostCheck {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         model: String,
     },
+    /// Programs can use the GPUs of a board with NVSwitches: the fabric manager is active, and the
+    /// fabric state of each GPU is `Completed` with status `Success`. A host without NVSwitches needs
+    /// neither.
+    NvidiaFabric {},
+    /// A setting of sshd is in force, as `sshd -T` prints it for root.
+    SshdSetting {
+        /// Its name, in any case.
+        name: String,
+        /// Its value; of a list, a word of it. `1` stands for `yes` and `0` for `no`.
+        value: String,
+    },
+    /// The only command of a systemd unit, as systemd would run it, has these arguments.
+    UnitStarts {
+        /// Its name.
+        unit: String,
+        /// The arguments, separated by spaces.
+        arguments: String,
+    },
+}
+
+/// In the place of a link's name: any InfiniBand link. No link can be called so.
+pub const ANY_INFINIBAND: &str = "type:infiniband";
+/// A link layer of RDMA ports.
+const INFINIBAND: &str = "InfiniBand";
+
+/// A link's name as a check shows it.
+fn link_text(interface: &str) -> &str {
+    if interface == ANY_INFINIBAND { "any InfiniBand link" } else { interface }
+}
+
+fn infiniband() -> String {
+    INFINIBAND.to_owned()
+}
+
+fn is_infiniband(link_layer: &str) -> bool {
+    link_layer == INFINIBAND
 }
 
 impl HostCheck {
@@ -249,15 +326,20 @@ impl HostCheck {
             Self::IommuGroupsWhole { driver } => format!("iommu groups of {driver}"),
             Self::VirtualFunctions { vendor, .. } => format!("virtual functions of {vendor}"),
             Self::AcsIsolates { driver } => format!("acs above {driver}"),
-            Self::AddressOn { interface, subnet } => format!("address {subnet} on {interface}"),
+            Self::AddressOn { interface, subnet } => {
+                format!("address {subnet} on {}", link_text(interface))
+            }
             Self::RoutePresent { destination, interface } => {
-                format!("route {destination} on {interface}")
+                format!("route {destination} on {}", link_text(interface))
             }
             Self::Listens { address, port } => format!("listener {address}:{port}"),
             Self::HttpAnswers { port, path } => format!("http :{port}{path}"),
             Self::NetdataCollects { .. } => "metrics of netdata".to_owned(),
             Self::OvsBridge { bridge } => format!("ovs bridge {bridge}"),
             Self::KernelArgument { argument } => format!("kernel argument {argument}"),
+            Self::KernelArguments { .. } => "kernel arguments of the profile".to_owned(),
+            Self::GigabytePages { .. } => "pages of 1 GiB".to_owned(),
+            Self::GpuModules { .. } => "module ids of GPUs".to_owned(),
             Self::Sysctl { name, .. } => format!("sysctl {name}"),
             Self::FileHasLine { path, .. } => format!("line of {path}"),
             Self::Masquerades { subnet } => format!("masquerade of {subnet}"),
@@ -268,11 +350,42 @@ impl HostCheck {
             Self::NginxAllows { path, .. } => format!("readers of {path}"),
             Self::BundleDone { bundle } => format!("bundle {bundle}"),
             Self::NvidiaGpus { .. } => "nvidia-smi".to_owned(),
+            Self::NvidiaFabric {} => "nvidia fabric".to_owned(),
+            Self::SshdSetting { name, .. } => format!("sshd {}", name.to_ascii_lowercase()),
+            Self::UnitStarts { unit, .. } => format!("command of {unit}"),
         }
     }
 }
 
 impl HostCheck {
+    /// Arguments that the kernel has to be started with for the check to pass, in their order.
+    ///
+    /// ```
+    /// use gpuaas_types::agent::HostCheck;
+    ///
+    /// let pages = HostCheck::GigabytePages {
+    ///     vendor: "10de".to_owned(),
+    ///     class: Some("03".to_owned()),
+    ///     each: 64,
+    ///     count: 8,
+    /// };
+    /// assert_eq!(pages.kernel_arguments(), ["hugepagesz=1G", "hugepages=512"]);
+    /// ```
+    #[must_use]
+    pub fn kernel_arguments(&self) -> Vec<String> {
+        match self {
+            Self::KernelArgument { argument } => vec![argument.clone()],
+            Self::KernelArguments { arguments } => {
+                arguments.split_ascii_whitespace().map(str::to_owned).collect()
+            }
+            Self::GigabytePages { each, count, .. } => {
+                let pages = u64::from(*each) * u64::from(*count);
+                vec!["hugepagesz=1G".to_owned(), format!("hugepages={pages}")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// What has to be seen, as the end of a sentence.
     #[must_use]
     pub fn expected(&self) -> String {
@@ -281,8 +394,8 @@ impl HostCheck {
             Self::FileExists { .. } | Self::BundleDone { .. } => "that it exists".to_owned(),
             Self::MountPresent { .. } => "that something is mounted there".to_owned(),
             Self::PciPresent { count, .. }
-            | Self::InfinibandUp { count }
-            | Self::InfinibandPortsActive { count }
+            | Self::InfinibandUp { count, .. }
+            | Self::InfinibandPortsActive { count, .. }
             | Self::DisksPresent { count, .. } => at_least(count),
             Self::NvidiaGpus { count, model } if model.is_empty() => at_least(count),
             Self::NvidiaGpus { count, model } => format!("{} {model}", at_least(count)),
@@ -303,7 +416,15 @@ impl HostCheck {
             Self::HttpAnswers { .. } => "an answer of 2xx".to_owned(),
             Self::NetdataCollects { groups, .. } => format!("metrics of {groups}"),
             Self::OvsBridge { .. } => "that its datapath answers".to_owned(),
-            Self::KernelArgument { .. } => "that the kernel was started with it".to_owned(),
+            Self::KernelArgument { .. } => "that it is in force".to_owned(),
+            Self::KernelArguments { arguments } if arguments.trim().is_empty() => {
+                "nothing: the profile has none".to_owned()
+            }
+            Self::KernelArguments { arguments } => {
+                format!("that the kernel was started with {arguments}")
+            }
+            Self::GigabytePages { each, .. } => format!("{each} pages for each GPU, near it"),
+            Self::GpuModules { .. } => "a module id of its own for each GPU".to_owned(),
             Self::Sysctl { value, .. } => value.clone(),
             Self::FileHasLine { line, .. } => line.clone(),
             Self::Masquerades { .. } => "a rule that masquerades it".to_owned(),
@@ -320,6 +441,33 @@ impl HostCheck {
             }
             Self::DropsForward { networks, .. } => format!("that {networks} cannot be reached"),
             Self::OvsPortsIsolated { .. } => "that no port reaches another".to_owned(),
+            Self::NvidiaFabric {} => "every GPU Completed with Success".to_owned(),
+            Self::SshdSetting { value, .. } => value.clone(),
+            Self::UnitStarts { arguments, .. } => arguments.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/checks.md says of each kind what it proves.
+    #[test]
+    fn each_kind_has_a_line_in_the_table() {
+        const TABLE: &str = include_str!("../../../../docs/checks.md");
+        let schema = serde_json::to_value(schemars::schema_for!(HostCheck)).unwrap();
+        let kinds: Vec<&str> = schema["oneOf"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|kind| kind["properties"]["check"]["const"].as_str().unwrap())
+            .collect();
+        assert!(kinds.len() > 30, "{kinds:?}");
+        let rows: Vec<&str> =
+            TABLE.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+        let missing: Vec<_> = kinds.iter().filter(|kind| !rows.contains(kind)).collect();
+        let unknown: Vec<_> = rows.iter().filter(|row| !kinds.contains(row)).collect();
+        assert!(missing.is_empty() && unknown.is_empty(), "{missing:?} {unknown:?}");
     }
 }

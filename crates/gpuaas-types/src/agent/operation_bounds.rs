@@ -75,13 +75,13 @@ fn service(unit: &str) -> Result<(), OperationFault> {
 
 fn trust(registries: &[Registry]) -> Result<(), OperationFault> {
     if registries.is_empty() || registries.len() > MOST_REGISTRIES {
-        return fault("registries", format!("1 to {MOST_REGISTRIES} are wanted"));
+        return fault("registries", format!("expected 1 to {MOST_REGISTRIES}"));
     }
     for (index, registry) in registries.iter().enumerate() {
         let field = |name: &str| format!("registries.{index}.{name}");
         let Registry { host, ca_pem, mirrors } = registry;
         if !is_host(host) {
-            return fault(field("host"), "HOST or HOST:PORT is wanted");
+            return fault(field("host"), "expected HOST or HOST:PORT");
         }
         if registries.iter().take(index).any(|other| other.host == *host) {
             return fault(field("host"), "it is named twice");
@@ -99,10 +99,10 @@ fn trust(registries: &[Registry]) -> Result<(), OperationFault> {
             return fault(field("mirrors"), format!("at most {MOST_MIRRORS}"));
         }
         if mirrors.iter().any(|url| !is_url(url)) {
-            return fault(field("mirrors"), "http or https URLs are wanted");
+            return fault(field("mirrors"), "expected http or https URLs");
         }
         if ca_pem.is_empty() && mirrors.is_empty() {
-            return fault(field("ca_pem"), "certificates, mirrors or both are wanted");
+            return fault(field("ca_pem"), "expected certificates, mirrors or both");
         }
     }
     Ok(())
@@ -174,7 +174,7 @@ fn update(
     if digest.len() != 64
         || !digest.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     {
-        return fault("digest", "64 hexadecimal digits are wanted");
+        return fault("digest", "expected 64 hexadecimal digits");
     }
     if size_bytes == 0 || size_bytes > MOST_AGENT_BYTES {
         return fault("size_bytes", format!("1 to {MOST_AGENT_BYTES}"));
@@ -189,7 +189,7 @@ fn update(
 /// Checks that an executable comes from the control plane's artifact store and from nowhere else.
 fn source(digest: &str, url: &str) -> Result<(), OperationFault> {
     let wanted = format!("/bootstrap/v1/artifacts/sha256/{digest}");
-    if url == wanted { Ok(()) } else { fault("url", format!("{wanted} is wanted")) }
+    if url == wanted { Ok(()) } else { fault("url", format!("expected {wanted}")) }
 }
 
 /// Checks that `version` is not lower than `floor`, which has to be named.

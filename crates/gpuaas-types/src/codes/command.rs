@@ -24,6 +24,9 @@ AddressUnusable "address_unusable" "The address cannot be listened on" {
 AdminTokenUnreadable "admin_token_unreadable" "The file of the admin token cannot be read" {
     doc: "`gpuaas serve` keeps its token in a file; another user owns it, or it is damaged",
 }
+AdviceCircular "advice_circular" "The advice for a lost effect leads nowhere" {
+    doc: "`gpuaas bench repair`: a repair did not restore the host, and nothing that was said did",
+}
 AdvertiseLoopback "advertise_loopback" "Nodes could not reach this control plane" {
     doc: "Nodes would be told an address that only this host can reach, and a region is elsewhere",
 }
@@ -207,7 +210,7 @@ ImageNotBootable "image_not_bootable" "The image does not boot well" {
 ImageOverrideInvalid "image_override_invalid" "An override cannot be used" {
     doc: "A value does not fit its override, or a name that begins with `GPUAAS_MAAS_HOST_IMAGE_` is none of the table in docs/reference/image-overrides.md",
 }
-ImagePackageMissing "image_package_missing" "A required package is not to be had" {
+ImagePackageMissing "image_package_missing" "A required package is not available" {
     doc: "The archive of packages has none of that name",
 }
 ImageRecipeInvalid "image_recipe_invalid" "The recipe cannot be used" {

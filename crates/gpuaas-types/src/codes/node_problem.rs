@@ -142,19 +142,19 @@ AgentTroubled "agent_troubled" "Something keeps its agent from its work" {
 GateAgentFault "gate_agent_fault" "A gate is shut because its agent does not vouch for it" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "look at gpuaas-node-agent.service on the host; or have it collect what is needed, `gpuaas node task NODE diagnostics`",
+    next_action: "start the agent on the host, `systemctl restart gpuaas-node-agent.service`; or if it runs, collect what it sees, `gpuaas node task NODE diagnostics`",
     doc: "A gate that the bundles of its profile ask for is shut and the host is not to blame",
 }
 GateBaselineIncomplete "gate_host_baseline_incomplete" "A gate is shut because the host lacks its baseline" {
     source: Source::Agent,
     owner: Owner::BundleOwner,
-    next_action: "have the bundles mend it, `gpuaas node task NODE repair-drift`; or run bootstrap.sh of the site's bundle on the host, which runs its baseline first",
+    next_action: "restore the host's effects, `gpuaas node task NODE repair-drift`, and do what its result names if a check still fails; or run bootstrap.sh of the site's bundle on the host, which runs its baseline first",
     doc: "Checks of a gate fail that the bundle's baseline makes true; the agent is not at fault",
 }
 GateSetupIncomplete "gate_host_setup_incomplete" "A gate is shut because the host is not set up" {
     source: Source::Agent,
     owner: Owner::BundleOwner,
-    next_action: "have the bundles mend it, `gpuaas node task NODE repair-drift`; or repair on the host what fails",
+    next_action: "restore the host's effects, `gpuaas node task NODE repair-drift`, and do what its result names if a check still fails; or repair on the host what fails",
     doc: "Checks of a gate fail on a host that has its baseline",
 }
 GateMachineUntagged "gate_machine_untagged" "A gate is shut because its machine lacks the profile's tag" {
@@ -162,6 +162,12 @@ GateMachineUntagged "gate_machine_untagged" "A gate is shut because its machine 
     owner: Owner::InfraOperator,
     next_action: "give the machine the tag in MAAS again; or have a run give it, `gpuaas node reimage NODE`",
     doc: "The host is as it should be; without the tag its next deployment would not get the kernel's arguments",
+}
+SlotsWithoutSliceProfile "slots_without_slice_profile" "It has slots and its profile makes no slice host" {
+    source: Source::ControlPlane,
+    owner: Owner::PlatformOperator,
+    next_action: "deploy it with a profile of slices, `gpuaas node reimage NODE --profile PROFILE`; or deploy it with its own, which removes the slots, `gpuaas node reimage NODE`",
+    doc: "Slots of the host are approved, and its gate `slice_ready` never opens: neither a slice nor the whole host can be claimed",
 }
 Quarantined "quarantined" "It is held back" {
     source: Source::ControlPlane,
@@ -228,6 +234,12 @@ HwSyncStale "hw_sync_stale" "Its system no longer reports its hardware" {
     owner: Owner::InfraOperator,
     next_action: "see on the host whether maas_hardware_sync.timer runs and reaches MAAS; `gpuaas node task NODE diagnostics` collects what is needed",
     doc: "The profile asks for hardware sync, and no report came for one and a half intervals",
+}
+CheckOverridden "check_overridden" "An operator overrides a check" {
+    source: Source::Operator,
+    owner: Owner::PlatformOperator,
+    next_action: "fix what the check names before the override ends; `gpuaas explain NODE` shows its evidence",
+    doc: "A check of its latest run does not pass and counts as passed for a while, because an operator said so",
 }
 MaasViewStale "maas_view_stale" "MAAS was not asked about its machine for long" {
     source: Source::ControlPlane,

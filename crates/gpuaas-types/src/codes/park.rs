@@ -114,7 +114,7 @@ MachineInUse "machine_in_use" "The machine is in use" {
     cures: &[Cure::Resume, Cure::TakeOver],
     looked_at_again: true,
     next_action: "have its owner release it in MAAS, then `gpuaas run resume RUN --reason WHY`; or take it with everything on it, `gpuaas run take-over RUN --reason WHY`",
-    doc: "Another user of MAAS owns the machine, or it is Deployed and not by this run; it is neither released nor changed without an operator's word",
+    doc: "Another user of MAAS owns the machine, or it is allocated or deployed and not by this run; it is neither released nor changed without an operator's word",
 }
 PowerTypeDiffers "power_type_differs" "MAAS drives the machine without the BMC that was given" {
     owner: Owner::InfraOperator,
@@ -127,7 +127,7 @@ MachineHeld "machine_held" "The machine belongs to another node" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "take the node that holds it out of service, `gpuaas node decommission NODE`, or correct the host named here in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    next_action: "take the node that holds it out of service while the machine has that node's name in MAAS, `gpuaas node decommission NODE`, or correct the host named here in MAAS, then `gpuaas run resume RUN --reason WHY`",
     doc: "A machine is bound to one node at a time",
 }
 SeveralNewMachines "several_new_machines" "Several new machines could be the host" {
@@ -167,17 +167,17 @@ MachineTaken "machine_taken" "Somebody changed the machine during the run" {
 }
 MachineVanished "machine_vanished" "The machine is gone from MAAS" {
     owner: Owner::InfraOperator,
-    cures: &[Cure::Cancel],
-    looked_at_again: false,
-    next_action: "find out who deleted it in MAAS; then `gpuaas run cancel RUN --reason WHY`, and `gpuaas node detach NODE` before the host is onboarded again",
+    cures: &[Cure::Resume, Cure::Cancel],
+    looked_at_again: true,
+    next_action: "restore MAAS from a backup that has the machine, then `gpuaas run resume RUN --reason WHY`; or find out who deleted it in MAAS, `gpuaas run cancel RUN --reason WHY`, and `gpuaas node detach NODE` before the host is onboarded again",
     doc: "MAAS answers that the machine of the node does not exist",
 }
 MachineRepurposed "machine_repurposed" "The machine belongs to another MAAS user" {
     owner: Owner::PlatformOperator,
-    cures: &[Cure::Cancel],
-    looked_at_again: false,
-    next_action: "ask that user; if the machine stays theirs, `gpuaas run cancel RUN --reason WHY`, then `gpuaas node detach NODE`",
-    doc: "GPUaaS does not release a machine that another user of MAAS owns",
+    cures: &[Cure::Resume, Cure::Cancel],
+    looked_at_again: true,
+    next_action: "ask that user to release the machine in MAAS, then `gpuaas run resume RUN --reason WHY`; or cancel if it stays theirs, `gpuaas run cancel RUN --reason WHY`, then `gpuaas node detach NODE`",
+    doc: "GPUaaS does not change a machine that another user of MAAS owns",
 }
 CommissioningBundleMissing "commissioning_bundle_missing" "The profile's commissioning bundle does not resolve" {
     owner: Owner::PlatformOperator,
@@ -377,9 +377,9 @@ PrerequisiteMissing "prerequisite_missing" "The host is not as the bundles requi
 }
 CompletionGateFailed "completion_gate_failed" "A completion gate does not pass" {
     owner: Owner::PlatformOperator,
-    cures: &[Cure::Resume, Cure::SkipCheck],
+    cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "correct what the gate names, then `gpuaas run resume RUN --reason WHY`; or answer for it, `gpuaas run skip-check RUN --check NAME --reason WHY`",
+    next_action: "correct what the gate names; for a bootstrap, run the scripts under /var/lib/cloud/instance/scripts on the host again; then `gpuaas run resume RUN --reason WHY`",
     doc: "One of the gates between a deployed host and an active node does not pass",
 }
 EnrollmentContested "enrollment_contested" "Two keys asked to enroll with one token" {

@@ -34,14 +34,14 @@ GpuCount "gpu_count" "Other GPUs than expected" {
 IommuOff "iommu_off" "The IOMMU is off" {
     fixed_by: BlockerFixer::Bundle,
     overridable: false,
-    next_action: "have the kernel started with `intel_iommu=on iommu=pt`, and the IOMMU on in the firmware",
+    next_action: "turn the IOMMU on in the firmware; if the kernel was started without `intel_iommu=on iommu=pt`, `gpuaas node reimage NODE`",
     doc: "No GPU of the host is in an IOMMU group",
 }
 ModuleIdsUnknown "module_ids_unknown" "Module ids of GPUs are unknown" {
     fixed_by: BlockerFixer::Bundle,
     overridable: false,
-    next_action: "boot the host with NVIDIA's driver at its GPUs once, so that their module ids are recorded",
-    doc: "The host has NVSwitches, and not each of its GPUs has a module id of its own on record",
+    next_action: "deploy the host again, `gpuaas node reimage NODE`: its first boot records them while NVIDIA's driver has the GPUs; then `gpuaas slice discover NODE --wait`",
+    doc: "The host has NVSwitches, and not each of its GPUs has a module id of its own in `/var/lib/gpuaas/slices/nvidia-smi.xml`, or that record is of other hardware. The image brings NVIDIA's driver, or the slice bundle installs it (`record_packages`)",
 }
 FabricManagerMode "fabric_manager_mode" "NVSwitches join all GPUs" {
     fixed_by: BlockerFixer::Operator,
@@ -57,9 +57,9 @@ FabricManagerSilent "fabric_manager_silent" "The fabric manager does not answer"
 }
 GpuNumaUnknown "gpu_numa_unknown" "The GPU's NUMA node is unknown" {
     fixed_by: BlockerFixer::Hardware,
-    overridable: true,
+    overridable: false,
     next_action: "update the firmware, or set its NUMA option, until sysfs says another node than -1",
-    doc: "The firmware does not say which NUMA node the GPU is at, so no cores and pages can be chosen",
+    doc: "The host has several NUMA nodes and the firmware does not say which one the GPU is at, so no cores and pages can be chosen and no slice could be launched",
 }
 GpuDriver "gpu_driver" "The GPU is not bound to vfio-pci" {
     fixed_by: BlockerFixer::Bundle,
@@ -214,7 +214,7 @@ CpusShort "cpus_short" "Too few cores near the GPU" {
 HugepagesShort "hugepages_short" "Too few pages of 1 GiB near the GPU" {
     fixed_by: BlockerFixer::Profile,
     overridable: false,
-    next_action: "have the kernel started with more pages of 1 GiB (`hugepagesz=1G hugepages=N`)",
+    next_action: "set the shape of slices, `gpuaas profile set PROFILE --input memory_gib_per_gpu=GIB`, or more pages, `gpuaas profile set PROFILE \"kernel_arguments=hugepagesz=1G hugepages=N\"`; then `gpuaas node reimage NODE`",
     doc: "The NUMA nodes of the GPU's package do not have enough pages of 1 GiB for all of its slots",
 }
 SubnetFull "subnet_full" "The slice network has no address for it" {

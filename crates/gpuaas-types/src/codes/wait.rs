@@ -80,6 +80,11 @@ SiteBootstrap "site_bootstrap" "The site bootstrap to end" {
     next_action: "read /var/log/cloud-init-output.log on the host; `gpuaas node show NODE` lists the phases that ended",
     doc: "The site's bundle runs its phases on the host",
 }
+BootstrapRerun "bootstrap_rerun" "The bootstrap scripts to run again" {
+    owner: Owner::BundleOwner,
+    next_action: "run the scripts under /var/lib/cloud/instance/scripts on the host again, in their order; if they succeed, the run continues",
+    doc: "Their latest attempt failed and an operator resumed the run; only a person on the host runs them again",
+}
 NodeBootstrap "node_bootstrap" "The node bootstrap to start the agent" {
     owner: Owner::PlatformOperator,
     next_action: "read /var/log/cloud-init-output.log on the host",

@@ -183,6 +183,12 @@ pub const FILTER_FIELDS: &[FilterField] = &[
     field(Runs, "status", RUN_STATUS, "How it stands"),
     field(Runs, "step", STEP, "Step that it is in"),
     field(Runs, "code", TEXT, "What it waits for, or why it is parked"),
+    field(
+        Runs,
+        "failure_class",
+        TEXT,
+        "What kind of cause made it stop last, such as `first_boot`",
+    ),
     field(Runs, "step_since", MOMENT, "Since when it is in its step"),
     field(Runs, "created", MOMENT, "When it was asked for"),
     field(Runs, "ended", MOMENT, "When it ended"),

@@ -3,11 +3,13 @@
 use clap::Subcommand;
 use gpuaas_lab::arguments::{
     BenchAgentArgs, BenchApiArgs, BenchAttackArgs, BenchClientsArgs, BenchFailoverArgs,
-    BenchGateArgs, BenchHandoverArgs, BenchIdleArgs, BenchOnboardArgs, BenchTopologyArgs,
+    BenchGateArgs, BenchHandoverArgs, BenchIdleArgs, BenchOnboardArgs, BenchRepairArgs,
+    BenchTopologyArgs,
 };
 use gpuaas_simulation::arguments::{
-    BenchChaosArgs, BenchClaimsArgs, BenchMendArgs, BenchOutageArgs, BenchPeopleArgs,
-    BenchPlacementArgs, BenchRegionArgs, BenchSlicesArgs, BenchUploadArgs, BenchVerdictArgs,
+    BenchBusyArgs, BenchChaosArgs, BenchClaimsArgs, BenchMendArgs, BenchOutageArgs,
+    BenchPeopleArgs, BenchPlacementArgs, BenchRegionArgs, BenchSlicesArgs, BenchUploadArgs,
+    BenchVerdictArgs,
 };
 
 use super::image::{BenchLintArgs, BenchPackArgs};
@@ -29,6 +31,9 @@ pub enum BenchCommand {
     Chaos(BenchChaosArgs),
     /// Take regions away in every way, and see when runs go on after that, on a virtual clock.
     Outage(BenchOutageArgs),
+    /// Onboard and reimage machines through a region that answers late, and count calls made twice, on a
+    /// virtual clock.
+    Busy(BenchBusyArgs),
     /// Stop runs in every way there is, and follow the advice that they give.
     Mend(BenchMendArgs),
     /// Change the machines of active nodes in MAAS as people do, and see when that is noticed and
@@ -36,6 +41,8 @@ pub enum BenchCommand {
     People(BenchPeopleArgs),
     /// Break a ready slice host in every way that its gates have to see.
     Gate(BenchGateArgs),
+    /// Break ready hosts in the same ways, repair them, and follow the advice for what a repair leaves.
+    Repair(BenchRepairArgs),
     /// Write hosts full of a tenant's data, have them cleaned and reimaged, and hold what is said of
     /// that against what is left.
     Handover(BenchHandoverArgs),

@@ -175,6 +175,13 @@ pub struct ImageUploadArgs {
     /// Image of MAAS that it counts as.
     #[arg(long = "maas-base-image", value_name = "OS/SERIES", default_value = "ubuntu/noble")]
     pub base_image: String,
+    /// Host of an apt source that every deploy may ask, beside the distribution's own.
+    #[arg(long = "allow-source", value_name = "HOST")]
+    pub allowed_sources: Vec<String>,
+    /// Upload although the lint finds errors in it, for this reason. An approval needs a reason then,
+    /// too.
+    #[arg(long, value_name = "TEXT")]
+    pub lint_waiver: Option<String>,
     /// Private key that signs a statement of the result, which is written beside the archive (see
     /// `bundle key`).
     #[arg(long, value_name = "FILE")]
@@ -273,6 +280,15 @@ pub struct ImageLintArgs {
     /// `bundle key`).
     #[arg(long, value_name = "FILE")]
     pub sign_key: Option<PathBuf>,
+    /// Tell this site the verdict, so that the file may be approved there.
+    #[arg(long, value_name = "SITE")]
+    pub record: Option<String>,
+    /// Who tells it.
+    #[command(flatten)]
+    pub who: ActorArgs,
+    /// Where the control plane is.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,

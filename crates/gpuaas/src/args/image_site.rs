@@ -28,6 +28,10 @@ pub struct ImageApproveArgs {
     /// As a canary: for so many nodes alone.
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub canary: Option<u32>,
+    /// Approve although the site has no verdict of the lint on its file, or one with errors, for this
+    /// reason; kept in the history.
+    #[arg(long, value_name = "TEXT")]
+    pub lint_waiver: Option<String>,
     /// Days after which it may not be deployed any more [default: it has no end].
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub expires_days: Option<u32>,

@@ -81,7 +81,7 @@ pub enum NodeTaskKind {
     },
     /// Pack up units, journals, kernel messages, PCI functions and facts, without secrets.
     Diagnostics {
-        /// A unit whose state and journal are wanted; repeat for more.
+        /// A unit whose state and journal to return; repeat for more.
         #[arg(long = "unit", value_name = "UNIT")]
         units: Vec<String>,
         /// Last lines of each journal.

@@ -76,13 +76,13 @@ fn token_words(text: &str) -> Result<String, String> {
     if !text.trim().is_empty() && text.bytes().all(fits) {
         Ok(text.trim().to_owned())
     } else {
-        Err("letters, digits and signs without quotes are wanted".to_owned())
+        Err("expected letters, digits and signs without quotes".to_owned())
     }
 }
 
 fn token_word(text: &str) -> Result<String, String> {
     token_words(text).and_then(|word| match word.contains(' ') {
-        true => Err("one word is wanted".to_owned()),
+        true => Err("expected one word".to_owned()),
         false => Ok(word),
     })
 }

@@ -56,6 +56,10 @@ pub struct ServeArgs {
     /// told.
     #[arg(long)]
     pub insecure_regions: bool,
+    /// Take regions and webhooks at addresses of this host: whoever may set them reaches the services that
+    /// listen on loopback alone.
+    #[arg(long)]
+    pub loopback_targets: bool,
     /// Use a PostgreSQL on another host without `sslmode=verify-full`: whoever is on the way can read
     /// and change what is kept.
     #[arg(long)]

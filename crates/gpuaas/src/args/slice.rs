@@ -196,7 +196,7 @@ pub struct SliceLaunchArgs {
     /// Name of the guest's image, a file in /var/lib/gpuaas/guest-images of the host.
     #[arg(long, value_name = "NAME")]
     pub image: String,
-    /// File with user-data for the guest's cloud-init; nothing that has to stay secret.
+    /// File with user-data for the guest's cloud-init; stored sealed until the launch ends.
     #[arg(long, value_name = "FILE")]
     pub user_data: Option<PathBuf>,
     /// Longest time until the guest's first call, which cloud-init makes once all of the user-data has run; a

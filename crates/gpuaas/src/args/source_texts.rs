@@ -44,7 +44,9 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() {
-            rust_files(&path, files);
+            if name != "tests" {
+                rust_files(&path, files);
+            }
         } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "source_texts.rs"
         {
             files.push(path);

@@ -107,7 +107,7 @@ impl FromStr for GrantArgument {
         let sites = sites.map(|sites| sites.split(',').map(str::trim).map(str::to_owned).collect());
         let sites: Option<Vec<String>> = sites;
         if sites.iter().flatten().any(String::is_empty) {
-            return Err("after @ the names of sites are wanted, such as operator@lab".to_owned());
+            return Err("expected the names of sites after @, such as operator@lab".to_owned());
         }
         Ok(Self(RoleGrant { role, sites }))
     }

@@ -291,7 +291,8 @@ impl Registry {
         }
         let path = response.url().path().to_owned();
         let text = response.text().await.unwrap_or_default();
-        let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+        let text: String =
+            text.chars().filter(|c| !gpuaas_types::text::is_invisible(*c)).take(300).collect();
         Err(registry_refused(format!("HTTP {status} for {path}: {text}")))
     }
 

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use gpuaas_core::audit_chain::ChainVerifier;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{
-    DatabaseInspection, SchemaVersion, Store, insecure_database_host, inspect_database,
+    DatabaseInspection, Page, SchemaVersion, Store, StoreError, insecure_database_host,
+    inspect_database,
 };
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::AuthorityState;
@@ -154,15 +156,72 @@ async fn authority_end(store: &Store, now: Timestamp) -> Finding {
     Finding::ok(Check::AuthorityEnd, SUBJECT, seen)
 }
 
+/// Rows at the end of the audit's chain that are verified; `gpuaas audit verify` reads all of it.
+const AUDIT_TAIL_ROWS: i64 = 200;
+
 async fn audit_chain(store: &Store, subject: &str) -> Finding {
-    match store.unchained_audit_entries().await {
-        Ok(strays) if strays.is_empty() => {
-            Finding::ok(Check::AuditChain, subject, "every entry has its row")
-        }
-        Ok(strays) => {
-            let seen = format!("entry {} has none", strays.first().copied().unwrap_or_default());
-            Finding::fault(Check::AuditChain, subject, seen)
-        }
+    let strays = match store.unchained_audit_entries().await {
+        Ok(strays) => strays,
+        Err(error) => return Finding::skipped(Check::AuditChain, subject, error.to_string()),
+    };
+    if let Some(first) = strays.first() {
+        return Finding::fault(Check::AuditChain, subject, format!("entry {first} has no row"));
+    }
+    match audit_tail_fault(store).await {
+        Ok(None) => Finding::ok(Check::AuditChain, subject, "every entry has its row"),
+        Ok(Some(fault)) => Finding::fault(Check::AuditChain, subject, fault),
         Err(error) => Finding::skipped(Check::AuditChain, subject, error.to_string()),
+    }
+}
+
+/// What is wrong with the last rows of the chain, such as that they were cut off.
+async fn audit_tail_fault(store: &Store) -> Result<Option<String>, StoreError> {
+    let ends = store.audit_chain(Page::first(1)).await?;
+    let after = (ends.head.seq - AUDIT_TAIL_ROWS).max(ends.anchor.seq);
+    let limit = u32::try_from(2 * AUDIT_TAIL_ROWS).unwrap_or(u32::MAX);
+    let tail = store.audit_chain(Page { after: Some(after), limit }).await?;
+    let Some(first) = tail.items.first() else {
+        let text = format!("the chain ends before row {}, its head", tail.head.seq);
+        return Ok((tail.head.seq > after).then_some(text));
+    };
+    if first.seq != after + 1 {
+        return Ok(Some(format!("row {} of the chain is missing", after + 1)));
+    }
+    let mut verifier = ChainVerifier::from_row(first, None);
+    for item in &tail.items {
+        if let Err(fault) = verifier.check(item) {
+            return Ok(Some(fault.text));
+        }
+    }
+    Ok(verifier.finish(&tail.head, &[]).err().map(|fault| fault.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuaas_store::{MasterKey, NewAuditEntry};
+
+    use super::*;
+
+    /// The last rows and their entries were deleted; every entry that is left has its row.
+    #[tokio::test]
+    async fn an_audit_whose_tail_was_cut_is_a_fault() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("gpuaas.db");
+        let store =
+            Store::open(file.to_str().unwrap(), MasterKey::from_bytes([7; 32])).await.unwrap();
+        for n in 0..5 {
+            let entry = NewAuditEntry::new("ann", "test", format!("s{n}"), serde_json::json!({}));
+            store.append_audit_entry(RealClock.now(), entry).await.unwrap();
+        }
+        store.chain_audit().await.unwrap();
+        assert_eq!(audit_tail_fault(&store).await.unwrap(), None);
+        let connection = rusqlite::Connection::open(&file).unwrap();
+        connection.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+        let cut = "DELETE FROM audit_chain WHERE seq > 3; \
+                   DELETE FROM audit_entry WHERE subject IN ('s3', 's4')";
+        connection.execute_batch(cut).unwrap();
+        assert!(store.unchained_audit_entries().await.unwrap().is_empty());
+        let fault = audit_tail_fault(&store).await.unwrap();
+        assert!(fault.is_some_and(|text| text.contains("row 5")), "the tail is missing");
     }
 }

@@ -124,7 +124,17 @@ async fn add_site(store: &Store, name: &str, url: &str) -> SiteId {
     let id = SiteId(gpuaas_types::RandomIds.uuid(now));
     let key = SecretString::from("consumer:token:secret".to_owned());
     let spec = SiteSpec::new(name, url);
-    store.create_site(now, id, spec, Default::default(), &key).await.unwrap();
+    store
+        .create_site(
+            now,
+            id,
+            spec,
+            Default::default(),
+            &key,
+            gpuaas_store::NewAuditEntry::in_test(),
+        )
+        .await
+        .unwrap();
     id
 }
 
@@ -177,7 +187,7 @@ async fn faults_that_are_planted_are_named() {
     let since = RealClock.now();
     let control = SiteControl { code: "c".to_owned(), text: "another one".to_owned(), since };
     let record = known.clone();
-    store.set_site_control(since, yielded, known, record, Some(control)).await.unwrap();
+    store.set_site_control(since, yielded, known, record, Some(control), None).await.unwrap();
     store.close().await;
     let near_end = host.certificate(3.0);
     write_agent(&host.agent, "0.0.0");
@@ -221,12 +231,22 @@ async fn faults_that_are_planted_are_named() {
 
 #[tokio::test]
 async fn a_key_that_is_kept_in_a_vault_is_asked_for_there() {
-    use vault_client::stand_in::{ROLE_ID, VaultStandIn};
+    use gpuaas_testkit::vault_stand_in::{ROLE_ID, VaultStandIn};
     let (host, store) = Host::new().await;
     let id = add_site(&store, "lab", &serve(GOOD).await).await;
     let mut site = store.site(id).await.unwrap();
     site.spec.api_key_ref = Some("vault:secret/maas/lab#api_key".parse().unwrap());
-    store.update_site(RealClock.now(), id, None, site.spec, site.status, None).await.unwrap();
+    store
+        .update_site(
+            RealClock.now(),
+            (id, None),
+            site.spec,
+            site.status,
+            None,
+            gpuaas_store::NewAuditEntry::in_test(),
+        )
+        .await
+        .unwrap();
     store.close().await;
     let vault = VaultStandIn::start("hush-secret-id").await.unwrap();
     let fields = json!({ "api_key": "consumer:token:secret" });

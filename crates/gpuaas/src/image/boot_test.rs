@@ -92,7 +92,7 @@ mod tests {
     use std::fs;
 
     use gpuaas_image::boot_test::check_host;
-    use gpuaas_image::lint_benchmark::{FAULTS, FaultPlant};
+    use gpuaas_image::lint_benchmark::{FaultPlant, faults};
 
     use super::*;
     use crate::args::{Cli, Command, ImageCommand, parse};
@@ -118,11 +118,11 @@ mod tests {
         if let Err(error) = check_host() {
             assert_eq!(failure.code(), "image_boot_test_impossible_here", "{failure}");
             assert!(!failure.problem.hint.is_empty());
-            return println!("skipped: {error}");
+            return test_report::skip("tool", format!("{error}"));
         }
         assert_eq!(failure.code(), "image_boot_test_failed", "{failure}");
         assert!(failure.problem.hint.contains("image lint"), "{failure}");
-        let fault = FAULTS.iter().find(|fault| fault.code == "initrd_missing");
+        let fault = faults().find(|fault| fault.code == "initrd_missing");
         let fault = fault.unwrap();
         assert!(matches!(fault.plant, FaultPlant::Tree(_)));
         fs::write(&file, fault.planted().unwrap().0).unwrap();

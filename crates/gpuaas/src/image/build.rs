@@ -117,7 +117,6 @@ fn request(
     files.extend(bundle_files(&steps.bundles)?);
     let name = planned.overrides.value("MAAS_NAME");
     let bundle = |one: &gpuaas_image::plan::EmbeddedBundle| format!("{}@{}", one.name, one.version);
-    let host = url_host(planned.overrides.value("BASE_URL"));
     Ok(BuildRequest {
         name: name.strip_prefix("custom/").unwrap_or(name).to_owned(),
         plan_digest: plan.input_digest.clone(),
@@ -125,14 +124,21 @@ fn request(
         optional: steps.optional.clone(),
         repositories: recipe_repositories(&planned.recipe, &planned.overrides),
         files,
+        disabled_units: planned.recipe.disabled_units.clone(),
+        removed: planned.recipe.removed.clone(),
         bundles: steps.bundles.iter().map(bundle).collect(),
         kernel_arguments: steps.kernel_arguments.split_whitespace().map(str::to_owned).collect(),
-        allowed_sources: vec![host],
+        allowed_sources: allowed_sources(planned),
         disk_type: DiskType::find(planned.overrides.value("MAAS_FILETYPE")),
         most_bytes: gpuaas_image::size::parse(&steps.size),
         cache,
         target,
     })
+}
+
+/// Hosts of apt sources that deploys of the image may ask, beside the distribution's own.
+pub(super) fn allowed_sources(planned: &PlannedImage) -> Vec<String> {
+    vec![url_host(planned.overrides.value("BASE_URL"))]
 }
 
 /// The host of a URL.
@@ -174,7 +180,7 @@ mod tests {
         let planned = planned("gpuaas image build h200-host-ubuntu2404");
         let request = request(&planned, "image.tar.gz".into(), "cache".into()).unwrap();
         let names: Vec<&str> = request.repositories.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["cuda", "nvidia-container-toolkit"]);
+        assert_eq!(names, ["cuda", "nvidia-container-toolkit", "netdata"]);
         assert!(request.repositories.iter().all(|one| one.fingerprints.len() == 1));
         assert_eq!(request.disk_type, None);
     }

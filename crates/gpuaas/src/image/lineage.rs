@@ -183,7 +183,7 @@ mod tests {
     use base64::Engine as _;
     use gpuaas_bundle::{Envelope, SigningKey};
     use gpuaas_image::lineage::STATEMENT_PAYLOAD_TYPE;
-    use gpuaas_image::lint_benchmark::{FAULTS, FaultPlant};
+    use gpuaas_image::lint_benchmark::{FaultPlant, faults};
 
     use super::*;
     use crate::args::{Cli, Command, ImageCommand, parse};
@@ -207,7 +207,7 @@ mod tests {
     /// Two archives that differ, in a folder.
     fn archives() -> (tempfile::TempDir, String, String) {
         let folder = tempfile::tempdir().unwrap();
-        let mut trees = FAULTS.iter().filter(|fault| matches!(fault.plant, FaultPlant::Tree(_)));
+        let mut trees = faults().filter(|fault| matches!(fault.plant, FaultPlant::Tree(_)));
         let mut make = |name: &str| {
             let path = folder.path().join(name);
             fs::write(&path, trees.next().unwrap().planted().unwrap().0).unwrap();

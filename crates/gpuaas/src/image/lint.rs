@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
+use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
 use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_image::lineage::LINT_PREDICATE;
-use gpuaas_image::lint::{ImageFinding, ImageVerdict, LintOptions, LintSeverity, lint, rules};
+use gpuaas_image::lint::{
+    ImageFileType, ImageFinding, ImageVerdict, LintOptions, LintSeverity, lint, rules,
+};
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::image::ImageVerdictRequest;
 use serde::Serialize;
 use serde_json::json;
 
@@ -17,6 +21,8 @@ use crate::args::ImageLintArgs;
 
 /// Findings that a statement names.
 const MOST_STATED: usize = 40;
+/// Codes that a verdict names.
+const MOST_CODES: usize = 100;
 
 /// What `gpuaas image lint --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,6 +42,8 @@ pub(super) struct ImageLintFinding {
     pub(super) severity: &'static str,
     /// What is meant, as a deployed host has it, or the archive itself.
     pub(super) path: String,
+    /// What is wrong there.
+    pub(super) reason: String,
     /// The step that fails, and how.
     pub(super) breaks: &'static str,
     /// What to do about it.
@@ -48,10 +56,72 @@ impl From<&ImageFinding> for ImageLintFinding {
             code: finding.rule.code,
             severity: finding.rule.severity.as_str(),
             path: finding.path.clone(),
+            reason: finding.reason(),
             breaks: finding.rule.breaks,
             fix: finding.rule.fix,
         }
     }
+}
+
+/// Judges an archive, and tells a site where one is named.
+///
+/// # Errors
+/// As [`run`]; the site's control plane refused the verdict.
+pub(super) async fn run_and_record(
+    args: &ImageLintArgs,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
+    let Some(site) = &args.record else { return run(args, terminal) };
+    let before = archive_digest(&args.file)?;
+    let verdict = judged(&args.file, &options(args))?;
+    if archive_digest(&args.file)? != before {
+        let detail = format!("{} was changed while it was judged", args.file.display());
+        return Err(Failure::local(CommandCode::ImageChanged, detail)
+            .hint("keep others from writing the file, and send the same command again"));
+    }
+    let request = verdict_request(site, &before, (&verdict, args.file_type), &args.who.actor);
+    ApiClient::connect(&args.connection)?.record_image_verdict(&request).await?;
+    terminal.message(&format!("site {site} has the verdict on sha256 {before}"));
+    report(args, &before, &verdict, terminal)
+}
+
+/// The verdict as a site is told.
+pub(super) fn verdict_request(
+    site: &str,
+    sha256: &str,
+    (verdict, file_type): (&ImageVerdict, ImageFileType),
+    actor: &str,
+) -> ImageVerdictRequest {
+    let count = |severity: LintSeverity| {
+        let of = verdict.findings.iter().filter(|one| one.rule.severity == severity);
+        u32::try_from(of.count()).unwrap_or(u32::MAX)
+    };
+    let mut codes: Vec<String> =
+        verdict.findings.iter().map(|one| one.rule.code.to_owned()).collect();
+    codes.dedup();
+    codes.truncate(MOST_CODES);
+    ImageVerdictRequest {
+        site: site.to_owned(),
+        sha256: sha256.to_owned(),
+        errors: count(LintSeverity::Error),
+        warnings: count(LintSeverity::Warning),
+        codes,
+        file_type: file_type.name().to_owned(),
+        linted_by: format!("gpuaas {}", env!("CARGO_PKG_VERSION")),
+        actor: actor.to_owned(),
+    }
+}
+
+/// Applies every rule.
+///
+/// # Errors
+/// `image_unreadable`.
+pub(super) fn judged(file: &Path, options: &LintOptions) -> Result<ImageVerdict, Failure> {
+    lint(file, options).map_err(|error| {
+        let detail = format!("{}: {error}", file.display());
+        Failure::local(CommandCode::ImageUnreadable, detail)
+            .hint("name an archive that is there, such as one of `gpuaas image pack DIR --to FILE`")
+    })
 }
 
 /// Judges an archive.
@@ -63,26 +133,40 @@ pub(super) fn run(args: &ImageLintArgs, terminal: &mut Terminal) -> Result<(), F
         Some(_) => archive_digest(&args.file)?,
         None => String::new(),
     };
-    let verdict = lint(&args.file, &options(args)).map_err(|error| {
-        let detail = format!("{}: {error}", args.file.display());
-        Failure::local(CommandCode::ImageUnreadable, detail)
-            .hint("name an archive that is there, such as one of `gpuaas image pack DIR --to FILE`")
-    })?;
+    let verdict = judged(&args.file, &options(args))?;
+    report(args, &tried, &verdict, terminal)
+}
+
+/// Prints a verdict, and signs it where a key is named.
+fn report(
+    args: &ImageLintArgs,
+    tried: &str,
+    verdict: &ImageVerdict,
+    terminal: &mut Terminal,
+) -> Result<(), Failure> {
     let findings: Vec<ImageLintFinding> = verdict.findings.iter().map(Into::into).collect();
     if args.json {
         terminal.data(&printed(&ImageLintReport { passed: verdict.passed(), findings })?)?;
     } else {
-        print(&verdict, terminal)?;
+        print(verdict, terminal)?;
     }
     if let Some(key) = &args.sign_key {
-        sign(args, key, (&tried, &verdict), terminal)?;
+        sign(args, key, (tried, verdict), terminal)?;
     }
+    faulty(&args.file, verdict)
+}
+
+/// Refuses an archive with errors.
+///
+/// # Errors
+/// `image_faulty`.
+pub(super) fn faulty(file: &Path, verdict: &ImageVerdict) -> Result<(), Failure> {
     if verdict.passed() {
         return Ok(());
     }
     let is_error = |finding: &&ImageFinding| finding.rule.severity == LintSeverity::Error;
     let errors = verdict.findings.iter().filter(is_error).count();
-    let detail = format!("{}: {errors} errors", args.file.display());
+    let detail = format!("{}: {errors} errors", file.display());
     Err(Failure::local(CommandCode::ImageFaulty, detail)
         .hint("each finding names its fix; `gpuaas explain CODE` says what a code means"))
 }
@@ -125,11 +209,12 @@ fn print(verdict: &ImageVerdict, terminal: &mut Terminal) -> Result<(), Failure>
     if verdict.findings.is_empty() {
         terminal.message("nothing found that a deploy would fail on");
     }
-    for ImageFinding { rule, path } in &verdict.findings {
+    for finding in &verdict.findings {
+        let ImageFinding { rule, path, .. } = finding;
         terminal.data(&output::fields(&[
             (rule.severity.as_str(), rule.code.to_owned()),
             ("path", path.clone()),
-            ("reason", rule.reason.to_owned()),
+            ("reason", finding.reason()),
             ("breaks", rule.breaks.to_owned()),
             ("fix", rule.fix.to_owned()),
         ]))?;
@@ -142,7 +227,7 @@ fn print(verdict: &ImageVerdict, terminal: &mut Terminal) -> Result<(), Failure>
 mod tests {
     use std::fs;
 
-    use gpuaas_image::lint_benchmark::{FAULTS, FaultPlant};
+    use gpuaas_image::lint_benchmark::{FaultPlant, faults};
     use serde_json::Value;
 
     use super::*;
@@ -161,7 +246,7 @@ mod tests {
     fn findings_are_printed_and_end_the_command_with_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("image.tgz");
-        let fault = FAULTS.iter().find(|fault| fault.code == "fstab_left").unwrap();
+        let fault = faults().find(|fault| fault.code == "fstab_left").unwrap();
         assert!(matches!(fault.plant, FaultPlant::Tree(_)));
         fs::write(&file, fault.planted().unwrap().0).unwrap();
         let line = format!("gpuaas image lint {} --json", file.display());
@@ -173,7 +258,7 @@ mod tests {
         let finding = report["findings"][0].as_object().unwrap();
         assert_eq!(
             finding.keys().collect::<Vec<_>>(),
-            ["breaks", "code", "fix", "path", "severity"]
+            ["breaks", "code", "fix", "path", "reason", "severity"]
         );
         assert_eq!(
             (&finding["code"], &finding["path"]),

@@ -7,7 +7,7 @@ use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_types::api::List;
 use gpuaas_types::image::{
     ImageDeletion, ImagePin, ImageRollback, ImageRollbackView, ImageState, ImageTransition,
-    ImageView,
+    ImageVerdict, ImageView,
 };
 
 use crate::args::{
@@ -46,6 +46,7 @@ pub(super) async fn approve(
         site: args.site.clone(),
         to: if args.canary.is_some() { ImageState::Canary } else { ImageState::Approved },
         canary_nodes: args.canary,
+        lint_waiver: args.lint_waiver.clone().unwrap_or_default(),
         expires_in_seconds: args.expires_days.map(|days| u64::from(days) * 86_400),
         actor: args.who.actor.clone(),
         reason: args.reason.clone(),
@@ -64,6 +65,7 @@ pub(super) async fn withdraw(
         site: args.site.clone(),
         to,
         canary_nodes: None,
+        lint_waiver: String::new(),
         expires_in_seconds: None,
         actor: args.who.actor.clone(),
         reason: args.reason.clone(),
@@ -156,6 +158,7 @@ fn draw(one: &ImageView, style: Style) -> String {
         ("built on", or_dash(Some(&one.parents.join(", ")))),
         ("canary nodes", one.canary_nodes.map_or_else(none, |count| count.to_string())),
         ("expires", one.expires_at.map_or_else(none, |at| style.exact_moment(at))),
+        ("lint", one.lint.as_ref().map_or_else(|| "no verdict".to_owned(), lint_text)),
         ("findings", or_dash(Some(&one.findings.join("; ")))),
     ]);
     for event in &one.history {
@@ -166,6 +169,12 @@ fn draw(one: &ImageView, style: Style) -> String {
         text.push_str(&format!("{at}  {from}{} by {}{why}\n", event.to, event.actor));
     }
     text
+}
+
+fn lint_text(verdict: &ImageVerdict) -> String {
+    let ImageVerdict { errors, warnings, codes, .. } = verdict;
+    let named = if codes.is_empty() { String::new() } else { format!(": {}", codes.join(", ")) };
+    format!("{errors} errors, {warnings} warnings{named}")
 }
 
 fn draw_rollback(done: &ImageRollbackView, _: Style) -> String {

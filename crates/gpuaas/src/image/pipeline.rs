@@ -54,6 +54,8 @@ async fn send(
         architecture: planned.recipe.architecture.clone(),
         file_type: value("MAAS_FILETYPE"),
         base_image: value("MAAS_BASE_IMAGE"),
+        allowed_sources: build::allowed_sources(planned),
+        lint_waiver: None,
         region: &args.region,
     };
     let report = upload::send(&wanted, terminal).await?;

@@ -47,8 +47,13 @@ impl BuildHost<'_> {
         cache: &Path,
     ) -> Result<ImageBuildReport, Failure> {
         self.check().await?;
+        let root = self.as_root().await?;
         let artifact = planned.plan.artifact.as_str();
-        let mut words = vec!["gpuaas", "image", "build", "--json", "--to", artifact, "--cache"];
+        let mut words: Vec<&str> = root.iter().map(String::as_str).collect();
+        if words.is_empty() {
+            words.push("gpuaas");
+        }
+        words.extend(["image", "build", "--json", "--to", artifact, "--cache"]);
         let cache = cache.display().to_string();
         words.push(&cache);
         let flags = flags(&planned.overrides);
@@ -59,7 +64,8 @@ impl BuildHost<'_> {
         let said = self.run(&words, input, BUILD_LIMIT).await?;
         let report: ImageBuildReport = serde_json::from_str(&said)
             .map_err(|error| self.unfit(format!("it answers no report of a build: {error}")))?;
-        self.fetch(artifact, &report).await?;
+        let sudo = &root[..root.len().saturating_sub(1)];
+        self.fetch(artifact, &report, sudo).await?;
         Ok(report)
     }
 
@@ -75,6 +81,27 @@ impl BuildHost<'_> {
             true => Ok(()),
             false => Err(self.unfit(format!("it has {:?}, and this is {wanted}", said.trim()))),
         }
+    }
+
+    /// What a command begins with that needs root there: nothing for root, else sudo and the program by its
+    /// path, which sudo's own path need not have. Asked before anything is fetched.
+    async fn as_root(&self) -> Result<Vec<String>, Failure> {
+        if self.run(&["id", "-u"], "", ANSWER_LIMIT).await?.trim() == "0" {
+            return Ok(Vec::new());
+        }
+        let path = self.run(&["sh", "-c", "command -v gpuaas"], "", ANSWER_LIMIT).await?;
+        let path = path.trim().to_owned();
+        if let Err(failure) =
+            self.run(&["sudo", "-n", "--", &path, "--version"], "", ANSWER_LIMIT).await
+        {
+            let said = failure.problem.detail;
+            let user = self.name.split_once('@').map_or("the user", |(user, _)| user);
+            let detail = format!("{user} is not root there, and sudo refuses: {said}");
+            return Err(self.unfit(detail).hint(
+                "add to its sudoers: USER ALL=(root) NOPASSWD: PATH-OF-gpuaas, /usr/bin/cat; or name root@HOST",
+            ));
+        }
+        Ok(["sudo", "-n", "--", &path].map(str::to_owned).to_vec())
     }
 
     /// Runs a command there; what it printed on stdout.
@@ -105,7 +132,12 @@ impl BuildHost<'_> {
     }
 
     /// Copies an archive here, and wants the digest and the length that the build said.
-    async fn fetch(&self, artifact: &str, report: &ImageBuildReport) -> Result<(), Failure> {
+    async fn fetch(
+        &self,
+        artifact: &str,
+        report: &ImageBuildReport,
+        sudo: &[String],
+    ) -> Result<(), Failure> {
         let target = Path::new(artifact);
         let folder = match target.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -118,7 +150,9 @@ impl BuildHost<'_> {
         std::fs::create_dir_all(folder).map_err(unwritable)?;
         let file = tempfile::NamedTempFile::new_in(folder).map_err(unwritable)?;
         let mut writer = tokio::fs::File::from_std(file.reopen().map_err(unwritable)?);
-        let mut child = self.start(&["cat", "--", artifact])?;
+        let mut words: Vec<&str> = sudo.iter().map(String::as_str).collect();
+        words.extend(["cat", "--", artifact]);
+        let mut child = self.start(&words)?;
         drop(child.stdin.take());
         let mut stdout = child.stdout.take();
         let copied = async {
@@ -268,7 +302,7 @@ echo "{\"name\": \"h\", \"digest\": \"$digest\", \"input_digest\": \"i\", \"size
             ["/layers of it", "--size=40G", "--slice-kernel-args=iommu=pt", "h200-host-ubuntu2404"]
         );
         assert_eq!(fs::read_to_string(&artifact).unwrap(), "image");
-        assert_eq!(rig.read("ssh.hosts").lines().collect::<Vec<_>>(), ["build@b7"; 3]);
+        assert_eq!(rig.read("ssh.hosts").lines().collect::<Vec<_>>(), ["build@b7"; 4]);
         // A recipe of a file of this host.
         let recipe = rig.folder.path().join("own.yaml");
         let text = include_str!("../../../../images/host-debian12.yaml");
@@ -276,6 +310,34 @@ echo "{\"name\": \"h\", \"digest\": \"$digest\", \"input_digest\": \"i\", \"size
         rig.build("b7", &format!("--recipe={}", recipe.display())).await.unwrap();
         assert_eq!(rig.read("input"), text);
         assert!(rig.read("asked").ends_with("\n-\n"));
+    }
+
+    #[tokio::test]
+    async fn a_user_who_is_not_root_builds_with_sudo() {
+        let rig = Rig::new(GPUAAS);
+        let program = |name: &str, text: &str| {
+            let path = rig.folder.path().join("there").join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        program("id", "#!/bin/sh\necho 1000\n");
+        program("sudo", "#!/bin/sh\necho sudo: a password is required >&2\nexit 1\n");
+        let failure = rig.build("hpcadmin@b7", "").await.unwrap_err();
+        assert_eq!(failure.code(), "image_build_host_unfit", "{failure}");
+        assert!(failure.problem.detail.contains("hpcadmin is not root there"), "{failure}");
+        assert!(failure.problem.hint.contains("NOPASSWD"), "{failure}");
+        assert!(!rig.folder.path().join("asked").exists(), "nothing is built before that");
+        program(
+            "sudo",
+            "#!/bin/sh\n[ \"$1 $2\" = '-n --' ] || exit 1\nshift 2\necho \"$1\" >>\"${0%/*}/../sudo.log\"\nexec \"$@\"\n",
+        );
+        let report = rig.build("hpcadmin@b7", "").await.unwrap();
+        assert_eq!(report.outcome.size_bytes, 5);
+        let gpuaas = rig.folder.path().join("there/gpuaas").display().to_string();
+        assert_eq!(
+            rig.read("sudo.log").lines().collect::<Vec<_>>(),
+            [gpuaas.as_str(), &gpuaas, "cat"]
+        );
     }
 
     #[tokio::test]

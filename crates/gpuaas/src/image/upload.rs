@@ -15,6 +15,7 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_image::lineage::UPLOAD_PREDICATE;
+use gpuaas_image::lint::{ImageFileType, ImageVerdict, LintOptions};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::image::{ImageRecordRequest, ImageState};
 use maas_client::{ApiKey, Client, Config};
@@ -25,6 +26,7 @@ use maas_upload::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::lint;
 use super::report::json as printed_json;
 use super::statement::write_statement;
 use crate::args::{ImageUploadArgs, RegionArgs};
@@ -75,6 +77,10 @@ pub(super) struct ImageUpload<'a> {
     pub(super) file_type: String,
     /// Image of MAAS that it counts as.
     pub(super) base_image: String,
+    /// Hosts of apt sources that a deploy may ask, beside the distribution's own.
+    pub(super) allowed_sources: Vec<String>,
+    /// Why it is uploaded although the lint finds errors in it.
+    pub(super) lint_waiver: Option<String>,
     /// Where the region is, and who uploads.
     pub(super) region: &'a RegionArgs,
 }
@@ -92,6 +98,8 @@ pub(super) async fn run(args: &ImageUploadArgs, terminal: &mut Terminal) -> Resu
         architecture: args.architecture.clone(),
         file_type: args.file_type.clone(),
         base_image: args.base_image.clone(),
+        allowed_sources: args.allowed_sources.clone(),
+        lint_waiver: args.lint_waiver.clone(),
         region: &args.region,
     };
     let report = send(&wanted, terminal).await?;
@@ -151,6 +159,7 @@ pub(super) async fn send(
     let state = state.map_err(|error| upload_failure(&error))?;
     let earlier = state.read().map_err(|error| upload_failure(&error))?;
     let config = region_config(wanted).await?;
+    let verdict = verdict(wanted, terminal)?;
     let address = earlier.as_ref().and_then(|state| state.address.as_deref());
     let config = pinned(config, address).map_err(|error| region_failure(&error))?;
     let region_url = config.base_url.clone();
@@ -193,13 +202,57 @@ pub(super) async fn send(
     };
     let report = upload(&client, &image, &state, &WallClock, &request, &mut observe).await;
     let report = printed(&wanted.site, report.map_err(|error| upload_failure(&error))?);
-    record(wanted, &report, terminal).await;
+    record(wanted, &report, verdict.as_ref(), terminal).await;
     Ok(report)
+}
+
+/// What the lint finds in the file; none: it knows no file of this type.
+///
+/// # Errors
+/// `image_unreadable`; `image_faulty` where there is an error, and no reason to upload it all the same.
+fn verdict(
+    wanted: &ImageUpload<'_>,
+    terminal: &mut Terminal,
+) -> Result<Option<(ImageVerdict, ImageFileType)>, Failure> {
+    let Some(file_type) = ImageFileType::find(&wanted.file_type) else {
+        let name = &wanted.file_type;
+        terminal.message(&format!(
+            "the lint knows no files of type {name}; an approval needs a reason"
+        ));
+        return Ok(None);
+    };
+    let is_disk = file_type != ImageFileType::Tgz;
+    let options = LintOptions {
+        file_type,
+        // Which layout machines get is not known here; for a disk there is one that works.
+        storage_layout: if is_disk { "none" } else { "flat" }.to_owned(),
+        architecture: wanted.architecture.split('/').next().unwrap_or_default().to_owned(),
+        excused_sources: wanted.allowed_sources.clone(),
+        ..LintOptions::default()
+    };
+    let verdict = lint::judged(&wanted.file, &options)?;
+    match (lint::faulty(&wanted.file, &verdict), &wanted.lint_waiver) {
+        (Err(failure), None) => {
+            return Err(failure.hint(
+                "`gpuaas image lint FILE` names each fix; or upload it with `--lint-waiver WHY`",
+            ));
+        }
+        (Err(failure), Some(reason)) => {
+            terminal.message(&format!("{failure}; uploaded all the same: {reason}"));
+        }
+        (Ok(()), _) => {}
+    }
+    Ok(Some((verdict, file_type)))
 }
 
 /// Has the control plane know the upload. It is there in any case: what is not written down now, `image
 /// approve` writes down as the region has it.
-async fn record(wanted: &ImageUpload<'_>, report: &ImageUploadReport, terminal: &mut Terminal) {
+async fn record(
+    wanted: &ImageUpload<'_>,
+    report: &ImageUploadReport,
+    verdict: Option<&(ImageVerdict, ImageFileType)>,
+    terminal: &mut Terminal,
+) {
     if wanted.region.maas_url.is_some() {
         return;
     }
@@ -213,8 +266,21 @@ async fn record(wanted: &ImageUpload<'_>, report: &ImageUploadReport, terminal: 
         parents: parents(&wanted.file),
         actor: wanted.region.who.actor.clone(),
     };
+    let actor = &wanted.region.who.actor;
+    let judged = verdict.map(|(verdict, file_type)| {
+        lint::verdict_request(&report.site, &report.sha256, (verdict, *file_type), actor)
+    });
     let recorded = match ApiClient::connect(&wanted.region.connection) {
-        Ok(client) => client.record_image(&body).await,
+        Ok(client) => {
+            let told = match &judged {
+                Some(judged) => client.record_image_verdict(judged).await.map(drop),
+                None => Ok(()),
+            };
+            match told {
+                Ok(()) => client.record_image(&body).await,
+                Err(failure) => Err(failure),
+            }
+        }
         Err(failure) => Err(failure),
     };
     if let Err(failure) = recorded {

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gpuaas_api::load_authorities;
 use gpuaas_client::failure::Failure;
-use gpuaas_engine::{Clock as _, Fetch, NodeAnchors, RealClock, ResourceHead};
+use gpuaas_engine::{Clock as _, Fetch, NodeAnchors, NodeTrust, RealClock, fetch};
 use gpuaas_identity::Issuer;
 use gpuaas_store::Store;
 use gpuaas_types::api::AuthorityState;
-use gpuaas_types::codes::CommandCode;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -22,43 +21,51 @@ use super::{nodes, operators};
 /// Seconds between two looks.
 const INTERVAL_SECONDS: f64 = 1.0;
 
-/// A client for the own URLs, made anew when what nodes trust has changed.
-pub(super) struct OwnHttp(RwLock<reqwest::Client>);
+/// Clients for the own URLs, one for each trust of nodes. What nodes trust changes rarely, so the few that
+/// were used last are kept.
+#[derive(Default)]
+pub(super) struct OwnHttp(RwLock<Vec<(NodeTrust, reqwest::Client)>>);
+
+/// Clients that are kept.
+const MOST_CLIENTS: usize = 16;
 
 impl OwnHttp {
-    /// Trusts `anchor_pem` beside this system's authorities.
-    pub(super) fn new(anchor_pem: Option<&str>) -> Result<Self, Failure> {
-        Ok(Self(RwLock::new(own_http(anchor_pem)?)))
-    }
-
-    fn client(&self) -> reqwest::Client {
-        self.0.read().clone()
+    fn client(&self, trust: &NodeTrust) -> Result<reqwest::Client, String> {
+        if let Some((_, client)) = self.0.read().iter().find(|(known, _)| known == trust) {
+            return Ok(client.clone());
+        }
+        let pem = trust.pem.as_deref().map(str::as_bytes);
+        let client = gpuaas_node_agent::protocol::http_client(pem, trust.system)
+            // A system without authorities trusts nobody beside them.
+            .or_else(|error| match trust.system {
+                true => gpuaas_node_agent::protocol::http_client(pem, false),
+                false => Err(error),
+            })
+            .map_err(|error| format!("a node cannot use what it is told to trust: {error}"))?;
+        let mut clients = self.0.write();
+        if clients.len() >= MOST_CLIENTS {
+            clients.remove(0);
+        }
+        clients.push((trust.clone(), client.clone()));
+        Ok(client)
     }
 }
 
 #[async_trait]
 impl Fetch for OwnHttp {
-    async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
-        Fetch::get(&self.client(), url).await
-    }
-
-    async fn head(&self, url: &str) -> Result<ResourceHead, String> {
-        Fetch::head(&self.client(), url).await
+    async fn get(
+        &self,
+        url: &str,
+        trust: &NodeTrust,
+        bearer: Option<&str>,
+    ) -> Result<Vec<u8>, String> {
+        fetch(&self.client(trust)?, url, bearer).await
     }
 }
 
-/// A client for the own URLs, as nodes will ask them.
-fn own_http(anchor_pem: Option<&str>) -> Result<reqwest::Client, Failure> {
-    let anchor = anchor_pem.map(str::as_bytes);
-    gpuaas_node_agent::protocol::http_client(anchor, true)
-        .or_else(|_| gpuaas_node_agent::protocol::http_client(anchor, false))
-        .map_err(|error| Failure::local(CommandCode::HttpUnavailable, error.to_string()))
-}
-
-/// What is handed out of the authority, and asked with it.
+/// What is handed out of the authority.
 pub(super) struct Followers {
     pub(super) anchors: NodeAnchors,
-    pub(super) http: Arc<OwnHttp>,
 }
 
 /// What of a control plane follows its authority.
@@ -136,7 +143,6 @@ impl AuthorityWatch {
     fn hand_out(&self) -> Result<(), Failure> {
         let anchors = self.issuer.anchors_pem();
         if self.issuer.delivers_anchors() {
-            *self.followers.http.0.write() = own_http(Some(&anchors))?;
             self.followers.anchors.replace(Some(anchors.clone()));
         }
         let nodes = self.followers.anchors.pem();

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use gpuaas_api::ApiState;
-use gpuaas_engine::{Clock, Supervisor};
+use gpuaas_console::ConsoleSettings;
+use gpuaas_engine::{Clock, RealClock, Supervisor};
 use gpuaas_events::EventDelivery;
-use gpuaas_identity::server::HttpServer;
+use gpuaas_identity::server::{HttpServer, Security};
 use gpuaas_store::Store;
 use gpuaas_types::limits::ListenerLimits;
 use tokio::net::TcpListener;
@@ -50,12 +51,15 @@ pub(super) fn spawn(
     let (store, clock) = (state.store.clone(), Arc::clone(&state.clock));
     let supervisor = state.supervisor.clone();
     let database = store.clone();
-    supervisor.spawn("database writer", async move { database.closed().await });
+    supervisor.spawn("database writer", {
+        let database = database.clone();
+        async move { database.closed().await }
+    });
     let routers = gpuaas_api::routers(state);
     let experiments = routers.experiments.clone().run(stop.clone());
+    let pages = console(routers.operators, &database, &clock, &operators.security);
     let server = HttpServer::new(socket, operators.security, limits.operators, stop.clone());
-    let mut loops =
-        vec![supervisor.spawn_fallible("operator listener", server.run(routers.operators))];
+    let mut loops = vec![supervisor.spawn_fallible("operator listener", server.run(pages))];
     if let Some(upkeep) = operators.upkeep {
         loops.push(spawn_upkeep("operator listener certificate", upkeep, &supervisor, stop));
     }
@@ -77,6 +81,23 @@ pub(super) fn spawn(
         }));
     }
     loops
+}
+
+/// The console's pages in front of the API's operations.
+fn console(
+    operators: Router,
+    store: &Store,
+    clock: &Arc<dyn Clock>,
+    security: &Security,
+) -> Router {
+    let clock = Arc::clone(clock);
+    let settings = ConsoleSettings {
+        session_key: store.derived_key("console session"),
+        is_tls: matches!(security, Security::Tls { .. }),
+        now: Arc::new(move || clock.now()),
+        wall: Arc::new(|| RealClock.now()),
+    };
+    gpuaas_console::router(operators, settings)
 }
 
 /// What control planes that share a database owe each other. An SQLite file has one, and its entries

@@ -25,6 +25,12 @@ pub struct Retention {
 }
 
 impl Retention {
+    /// The same in whole seconds.
+    pub(super) fn seconds(&self) -> u64 {
+        std::time::Duration::try_from_secs_f64(self.days * DAY_SECONDS)
+            .map_or(u64::MAX, |age| age.as_secs())
+    }
+
     /// Applies the retention now and once a day, until `stop`.
     pub(super) async fn run(self, store: Store, clock: &dyn Clock, stop: CancellationToken) {
         while !stop.is_cancelled() {

@@ -50,7 +50,14 @@ async fn nodes_are_told_an_address_that_they_can_reach() {
     let (now, key) = (handle.engine.clock().now(), SecretString::from("a:b:c".to_owned()));
     let add = |spec: SiteSpec| {
         let id = SiteId(uuid::Uuid::new_v4());
-        handle.store.create_site(now, id, spec, Default::default(), &key)
+        handle.store.create_site(
+            now,
+            id,
+            spec,
+            Default::default(),
+            &key,
+            gpuaas_store::NewAuditEntry::in_test(),
+        )
     };
     add(spec.clone()).await.unwrap();
     spec.name = "north".to_owned();
@@ -209,9 +216,9 @@ async fn leads_to(handle: &ServeHandle, anchor: &str) -> bool {
 
 async fn until(what: &str, reached: impl AsyncFn() -> bool) {
     use gpuaas_engine::{Clock as _, RealClock};
-    let deadline = RealClock.now().plus_seconds(30.0);
+    let deadline = RealClock.now().plus_seconds(test_report::patience_seconds(30.0));
     while !reached().await {
-        assert!(RealClock.now() < deadline, "{what}: not within 30 s");
+        assert!(RealClock.now() < deadline, "{what}: not reached in time");
         RealClock.sleep_until(RealClock.now().plus_seconds(0.05)).await;
     }
 }

@@ -23,7 +23,7 @@ if [[ -z ${GPUAAS_HOSTNAME:-} ]]; then
     GPUAAS_HOSTNAME=$(cat -- "$(at /etc/hostname)")
     export GPUAAS_HOSTNAME=${GPUAAS_HOSTNAME%%.*}
 fi
-export H200_NETDATA_REQUIRED=1
+export H200_NETDATA_REQUIRED=1 H200_ENABLE_NETDATA=1
 backend_port=$(socket_port "$H200_NETDATA_BIND" H200_NETDATA_BIND)
 edge_port=$(socket_port "$H200_NETDATA_EDGE_LISTEN" H200_NETDATA_EDGE_LISTEN)
 backend=http://$H200_NETDATA_BIND/api/v1/info

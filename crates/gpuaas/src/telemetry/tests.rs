@@ -17,7 +17,7 @@ impl Host {
     fn new() -> Option<Self> {
         let missing: Vec<&str> = ["bash", "mkfs.ext4"].into_iter().filter(|t| !found(t)).collect();
         if !missing.is_empty() {
-            println!("skipped: there is no {}", missing.join(", no "));
+            test_report::skip("tool", format!("there is no {}", missing.join(", no ")));
             return None;
         }
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles/fixture");
@@ -268,7 +268,7 @@ struct Sshd {
 impl Sshd {
     async fn start(host: &Host) -> Option<Self> {
         if ["sshd", "ssh", "ssh-keygen"].iter().any(|tool| !found(tool)) {
-            println!("skipped: there is no sshd, no ssh, or no ssh-keygen");
+            test_report::skip("sshd", "there is no sshd, no ssh, or no ssh-keygen");
             return None;
         }
         let output = Program::new("id").arg("-un").output().unwrap();

@@ -15,10 +15,13 @@ struct Mounted {
     source: String,
     /// Mount point.
     target: String,
+    /// Options of the file system, which name its further devices: `logdev=/dev/nvme1n1`.
+    options: String,
 }
 
 impl HostRoot {
-    /// Namespaces of NVMe controllers on PCI, by name.
+    /// Namespaces of NVMe controllers on PCI, by name. One that comes over a network is a storage
+    /// system's: it cannot be passed through and is nobody's to erase.
     pub(super) fn nvme_namespaces(
         &self,
         open_files: Option<&[DeviceHolder]>,
@@ -28,7 +31,15 @@ impl HostRoot {
         let mut namespaces = Vec::new();
         for controller in self.names("sys/class/nvme") {
             let at = format!("sys/class/nvme/{controller}");
-            let address = self.line(format!("{at}/address")).filter(|text| text.contains(':'));
+            // Kernels before 4.15 show no transport; there the address is PCI's or none.
+            let transport = self.line(format!("{at}/transport"));
+            let address = self.line(format!("{at}/address"));
+            let is_fabric = transport.as_deref().is_some_and(|name| name != "pcie")
+                || address.as_deref().is_some_and(|text| text.contains("traddr="));
+            if is_fabric {
+                continue;
+            }
+            let address = address.filter(|text| is_pci_address(text));
             for name in self.names(&at).iter().filter_map(|name| namespace_name(name)) {
                 let serial = self.line(format!("{at}/serial"));
                 let uses = mounts.as_deref().zip(open_files).map(|(mounts, open)| {
@@ -102,6 +113,15 @@ impl HostRoot {
                     part: part.clone(),
                     by: by.to_owned(),
                 };
+                uses.extend(
+                    self.claims(part, at).iter().map(|by| one_use(DiskUseKind::BlockDevice, by)),
+                );
+                let names_it = |one: &&Mounted| {
+                    let values = one.options.split(',').filter_map(|option| option.split_once('='));
+                    values.into_iter().any(|(_, value)| value == path)
+                };
+                let further = mounts.iter().filter(names_it);
+                uses.extend(further.map(|one| one_use(DiskUseKind::Mount, &one.target)));
                 let mounted = mounts.iter().filter(is_it);
                 uses.extend(mounted.map(|one| one_use(DiskUseKind::Mount, &one.target)));
                 let swapped = swaps.iter().filter(is_it);
@@ -120,6 +140,55 @@ impl HostRoot {
         }
         uses
     }
+}
+
+impl HostRoot {
+    /// What claims a device without a mount or a holder of its own: a file system of several devices, whose
+    /// mount names the first one alone; a cache; a file behind a loop; a target that exports it.
+    fn claims(&self, part: &str, at: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let btrfs = self.names("sys/fs/btrfs").into_iter();
+        let has_it = |uuid: &String| {
+            let devices = self.names(format!("sys/fs/btrfs/{uuid}/devices"));
+            devices.iter().any(|name| name == part)
+        };
+        found.extend(btrfs.filter(has_it).map(|uuid| format!("btrfs {uuid}")));
+        if !self.names(format!("{at}/bcache")).is_empty() {
+            found.push("bcache".to_owned());
+        }
+        let path = format!("/dev/{part}");
+        let is_path = |file: String| self.line(file).is_some_and(|text| text == path);
+        let loops = self.names("sys/block").into_iter().filter(|name| name.starts_with("loop"));
+        let backed = loops.filter(|name| is_path(format!("sys/block/{name}/loop/backing_file")));
+        found.extend(backed);
+        let subsystems = "sys/kernel/config/nvmet/subsystems";
+        for subsystem in self.names(subsystems) {
+            let namespaces = format!("{subsystems}/{subsystem}/namespaces");
+            for namespace in self.names(&namespaces) {
+                if is_path(format!("{namespaces}/{namespace}/device_path")) {
+                    found.push(format!("nvmet {subsystem}"));
+                }
+            }
+        }
+        let backstores = "sys/kernel/config/target/core";
+        for kind in self.names(backstores) {
+            for name in self.names(format!("{backstores}/{kind}")) {
+                if is_path(format!("{backstores}/{kind}/{name}/udev_path")) {
+                    found.push(format!("target {name}"));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Whether the text is an address of PCI, `DOMAIN:BUS:DEVICE.FUNCTION` in hex digits; a domain may have
+/// more than four (VMD).
+fn is_pci_address(text: &str) -> bool {
+    let hex = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let Some((bus, function)) = text.rsplit_once('.') else { return false };
+    let parts: Vec<&str> = bus.split(':').collect();
+    parts.len() == 3 && parts[0].len() >= 4 && parts.into_iter().all(hex) && hex(function)
 }
 
 /// Name of a namespace as a disk: `nvme0n1`; where the kernel has several paths to it, a controller's
@@ -153,15 +222,22 @@ fn mount_of_line(line: &str) -> Option<Mounted> {
     let mut mount = mount.split(' ');
     let device = mount.nth(2)?.to_owned();
     let target = mount.nth(1)?.to_owned();
-    let source = file_system.split(' ').nth(1)?.to_owned();
-    Some(Mounted { device, source, target })
+    let mut file_system = file_system.split(' ').skip(1);
+    let source = file_system.next()?.to_owned();
+    let options = file_system.next().unwrap_or_default().to_owned();
+    Some(Mounted { device, source, target, options })
 }
 
 /// Lines of `/proc/swaps` after its heading.
 fn swaps(text: &str) -> Vec<Mounted> {
     let swap = |line: &str| {
         let source = line.split_whitespace().next()?.to_owned();
-        Some(Mounted { device: String::new(), source, target: String::new() })
+        Some(Mounted {
+            device: String::new(),
+            source,
+            target: String::new(),
+            options: String::new(),
+        })
     };
     text.lines().skip(1).filter_map(swap).collect()
 }
@@ -169,6 +245,69 @@ fn swaps(text: &str) -> Vec<Mounted> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Writes files of a host.
+    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_device_that_some_part_of_the_kernel_claims_is_in_use() {
+        let disk = |n: u32| {
+            [
+                (format!("sys/class/nvme/nvme{n}/address"), format!("0000:2{n}:00.0")),
+                (format!("sys/class/nvme/nvme{n}/transport"), "pcie".to_owned()),
+                (format!("sys/class/nvme/nvme{n}/nvme{n}n1/x"), String::new()),
+                (format!("sys/block/nvme{n}n1/dev"), format!("259:{n}")),
+            ]
+        };
+        let disks: Vec<(String, String)> = (0..7).flat_map(disk).collect();
+        let mut files: Vec<(&str, &str)> =
+            disks.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let mounts = "40 25 0:52 / /srv rw - btrfs /dev/nvme0n1 rw,subvolid=5\n\
+                      41 25 8:1 / /data rw - xfs /dev/sda1 rw,logdev=/dev/nvme2n1\n";
+        files.extend([
+            ("proc/1/mountinfo", mounts),
+            ("sys/fs/btrfs/1-2/devices/nvme0n1", ""),
+            ("sys/fs/btrfs/1-2/devices/nvme1n1", ""),
+            ("sys/block/nvme3n1/bcache/state", "clean"),
+            ("sys/block/loop0/loop/backing_file", "/dev/nvme4n1"),
+            ("sys/kernel/config/nvmet/subsystems/s/namespaces/1/device_path", "/dev/nvme5n1"),
+        ]);
+        let folder = host(&files);
+        let found = HostRoot::new(folder.path()).nvme_namespaces(Some(&[]));
+        let by = |n: usize| {
+            let uses = found[n].uses.as_ref().unwrap().iter();
+            uses.map(|one| one.by.clone()).collect::<Vec<_>>().join(" ")
+        };
+        let all: Vec<String> = (0..7).map(by).collect();
+        let wanted = ["/srv btrfs 1-2", "btrfs 1-2", "/data", "bcache", "loop0", "nvmet s", ""]
+            .map(String::from);
+        assert_eq!(all, wanted);
+    }
+
+    #[test]
+    fn a_namespace_that_comes_over_a_network_is_none_of_the_hosts() {
+        let remote = "traddr=2001:db8::5,trsvcid=4420,src_addr=2001:db8::9";
+        let folder = host(&[
+            ("sys/class/nvme/nvme0/address", "10000:e1:00.0"),
+            ("sys/class/nvme/nvme0/nvme0n1/x", ""),
+            ("sys/class/nvme/nvme1/address", remote),
+            ("sys/class/nvme/nvme1/transport", "tcp"),
+            ("sys/class/nvme/nvme1/nvme1n1/x", ""),
+            ("sys/class/nvme/nvme2/address", remote),
+            ("sys/class/nvme/nvme2/nvme2n1/x", ""),
+        ]);
+        let found = HostRoot::new(folder.path()).nvme_namespaces(Some(&[]));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].address.as_deref(), Some("10000:e1:00.0"));
+    }
 
     #[test]
     fn a_path_to_a_namespace_is_named_after_the_disk() {

@@ -9,7 +9,8 @@ use crate::root::HostRoot;
 
 impl HostRoot {
     /// NUMA nodes by number.
-    pub(super) fn numa_resources(&self) -> Vec<NumaResources> {
+    #[must_use]
+    pub fn numa_resources(&self) -> Vec<NumaResources> {
         let folder = "sys/devices/system/node";
         let node = |name: String| {
             let id: u32 = name.strip_prefix("node")?.parse().ok()?;

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use secrecy::zeroize::Zeroizing;
+
 use super::typed_answer::unexpected_shape;
 use crate::client::{Call, Client, path_segment};
 use crate::encode::Params;
@@ -80,12 +82,12 @@ impl MachineFilter {
 
 /// A value that is sent and never shown.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct PowerParameterValue(String);
+pub struct PowerParameterValue(Zeroizing<String>);
 
 impl PowerParameterValue {
     /// Hides a value from `Debug`.
     pub fn new(value: impl Into<String>) -> Self {
-        Self(value.into())
+        Self(Zeroizing::new(value.into()))
     }
 }
 
@@ -113,10 +115,10 @@ pub struct PowerSettings {
 
 impl PowerSettings {
     /// Adds type and parameters to a form, and the secret values to `secrets`.
-    fn add_to(&self, form: &mut Params, secrets: &mut Vec<String>) {
+    fn add_to(&self, form: &mut Params, secrets: &mut Vec<Zeroizing<String>>) {
         form.add("power_type", self.power_type.clone());
         for (name, PowerParameterValue(value)) in &self.parameters {
-            form.add(&format!("power_parameters_{name}"), value.clone());
+            form.add(&format!("power_parameters_{name}"), value.as_str());
             let secret =
                 ["pass", "token", "secret", "key", "k_g"].iter().any(|part| name.contains(part));
             if secret {

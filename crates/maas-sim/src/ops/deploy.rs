@@ -116,7 +116,9 @@ fn parse_deploy_request(
     let asked = form
         .filled("distro_series")
         .unwrap_or_else(|| region.settings.text("default_distro_series"));
-    let (osystem, series) = region.images.resolve(asked).ok_or_else(|| {
+    // An operating system alone stands for its default series.
+    let named = if asked == "ubuntu" { "ubuntu/noble" } else { asked };
+    let (osystem, series) = region.images.resolve(named).ok_or_else(|| {
         let list: Vec<String> =
             region.images.deployable().iter().map(|s| format!("'{s}'")).collect();
         let text = format!(

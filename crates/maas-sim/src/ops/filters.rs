@@ -92,9 +92,6 @@ fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), SimRespo
         "vlans" if !value.parse().is_ok_and(|id| region.net.vlan_by_id(id).is_some()) => {
             Err(SimResponse::invalid(name, "No matching VLANs found."))
         }
-        "fabrics" if !is_fabric(region, value) => {
-            Err(SimResponse::invalid(name, "No matching fabrics found."))
-        }
         "storage" if disk_sizes(value).is_none() => {
             let text = format!("Malformed storage constraint, \"{value}\".");
             Err(SimResponse::invalid(name, text))
@@ -119,10 +116,6 @@ fn check_filter(region: &Region, name: &str, value: &str) -> Result<(), SimRespo
         }
         _ => Ok(()),
     }
-}
-
-fn is_fabric(region: &Region, text: &str) -> bool {
-    region.net.fabrics.iter().any(|(id, name)| name == text || id.to_string() == text)
 }
 
 /// Least sizes in GB of a storage constraint, `[LABEL:]SIZE[(TAGS)],…`; `None` for other text.

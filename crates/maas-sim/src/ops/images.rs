@@ -127,7 +127,7 @@ pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
 /// Names of operating systems, which no image may have.
 const RESERVED: &[&str] = &["ubuntu", "centos", "rhel", "windows", "esxi", "custom"];
 
-fn check(region: &Region, call: &Call<'_>) -> Result<(), SimResponse> {
+fn check(call: &Call<'_>) -> Result<(), SimResponse> {
     let form = &call.form;
     let mut errors = Vec::new();
     let required = || "This field is required.".to_owned();
@@ -135,9 +135,7 @@ fn check(region: &Region, call: &Call<'_>) -> Result<(), SimResponse> {
         None => errors.push(("name", required())),
         Some(name) => {
             let bare = name.strip_prefix("custom/").unwrap_or(name);
-            let synced =
-                bare.strip_prefix("ubuntu/").is_some_and(|s| region.images.series().contains(&s));
-            if synced || RESERVED.contains(&bare) {
+            if RESERVED.contains(&bare) {
                 errors.push(("name", format!("{bare} is a reserved name")));
             }
         }
@@ -185,7 +183,7 @@ fn check(region: &Region, call: &Call<'_>) -> Result<(), SimResponse> {
 
 /// Handles `POST boot-resources/`: announces a file, or brings it along.
 pub(super) fn create(region: &mut Region, call: &Call<'_>) -> HandlerResult {
-    check(region, call)?;
+    check(call)?;
     let form = &call.form;
     let name = form.get("name").unwrap_or("");
     let name = name.strip_prefix("custom/").unwrap_or(name);

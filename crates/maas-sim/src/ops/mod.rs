@@ -42,4 +42,4 @@ mod table_small;
 mod tags;
 
 pub(crate) use accounts::authenticate;
-pub(crate) use router::{API_ROOT, as_user, route};
+pub(crate) use router::{API_ROOT, as_user, route, trigger_on_the_way};

@@ -206,7 +206,7 @@ pub(super) fn delete(region: &mut Region, call: &Call<'_>) -> HandlerResult {
     let current = [m.current_commissioning, m.current_testing, m.current_installation];
     if current.contains(&Some(id)) {
         let text = "Unable to delete the current commissioning script set";
-        return Err(SimResponse::conflict(text));
+        return Err(SimResponse::text(400, text));
     }
     region.edit(key, |m| m.sets.retain(|s| s.id != id));
     Ok(SimResponse::no_content())

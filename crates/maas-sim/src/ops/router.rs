@@ -129,6 +129,31 @@ fn check_access(action: &Action, call: &Call<'_>) -> Result<(), SimResponse> {
     }
 }
 
+/// A fault of one of these kinds that meets the request on its way, before the region looks at it.
+pub(crate) fn trigger_on_the_way(
+    region: &mut Region,
+    kinds: &[FaultKind],
+    request: &SimRequest,
+) -> Option<Fault> {
+    let (resource, parts) = table::find(request.path.strip_prefix(API_ROOT)?)?;
+    let query = Params::parse_query(&request.query);
+    let form = Params::parse_form(request.content_type.as_deref(), &request.body);
+    let op = query.get("op").or_else(|| form.get("op").filter(|_| request.method == "POST"));
+    let op = op.map(str::to_owned);
+    let action = find_action(resource, &request.method, op.as_deref(), false).ok()?;
+    let (resources, user) = (table::RESOURCES, String::new());
+    let call = Call { request, resource, resources, parts, query, form, user, admin: true };
+    let (_, hostname, system_id, host) = call_target(region, &call);
+    let at = FaultTrigger {
+        endpoint: Some(action.label),
+        hostname: hostname.as_deref(),
+        system_id: system_id.as_deref(),
+        host: host.as_deref(),
+        scripts: &[],
+    };
+    region.faults.trigger(kinds, at)
+}
+
 /// Names under which a fault may be scoped to the machine of this call.
 fn call_target(
     region: &Region,

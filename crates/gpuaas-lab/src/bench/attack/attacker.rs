@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gpuaas_client::failure::Failure;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// The word that says that every connection was tried.
+/// The word that says that every connection was tried; [`Taken`] comes after it.
 pub(super) const READY: &str = "ready";
 /// How long a connection that was closed is left alone.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -28,6 +28,10 @@ const CONNECT: Duration = Duration::from_secs(5);
 const HEAD_BYTES: usize = 500 * 1024;
 /// Attempts that may be under way at once.
 const ATTEMPTS: usize = 128;
+/// Length of a body that never ends, in bytes.
+const BODY_BYTES: usize = 1_000_000;
+/// Time within which a body that is refused is answered.
+const REFUSAL: Duration = Duration::from_secs(3);
 
 /// What to attack, and how. It comes as one line of JSON on standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -42,6 +46,10 @@ pub(super) struct AttackPlan {
     pub(super) anchor_pem: String,
     /// Path of a large file on that one.
     pub(super) download_path: String,
+    /// What opens that file.
+    pub(super) download_token: String,
+    /// An operator's token.
+    pub(super) token: String,
     /// Connections that send nothing.
     pub(super) silent_sockets: usize,
     /// Requests whose head does not end.
@@ -50,6 +58,19 @@ pub(super) struct AttackPlan {
     pub(super) slow_bodies: usize,
     /// Downloads that nobody reads.
     pub(super) unread_downloads: usize,
+    /// Streams of events, with one token.
+    pub(super) event_streams: usize,
+    /// Bodies that never end, with the same token.
+    pub(super) open_bodies: usize,
+}
+
+/// What the server let the attacker have, when each connection was tried once.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct Taken {
+    /// Streams of events that are open.
+    pub(super) event_streams: usize,
+    /// Bodies that the server waits for.
+    pub(super) open_bodies: usize,
 }
 
 /// Runs the attack until standard input ends.
@@ -64,7 +85,9 @@ pub async fn run(terminal: &mut Terminal) -> Result<(), Failure> {
     let count = attack.spawn(&first);
     let tried = first.acquire_many(u32::try_from(count).unwrap_or(u32::MAX)).await;
     tried.map_err(|error| failed(&error))?.forget();
-    terminal.data(READY)?;
+    let taken = attack.taken.lock().map_or_else(|_| Taken::default(), |taken| *taken);
+    let taken = serde_json::to_string(&taken).map_err(|error| failed(&error))?;
+    terminal.data(&format!("{READY} {taken}"))?;
     // The end of the input is the end of the attack.
     input_line().await.map(drop)
 }
@@ -87,6 +110,7 @@ struct Attack {
     plan: AttackPlan,
     tls: TlsConnector,
     attempts: Semaphore,
+    taken: Mutex<Taken>,
 }
 
 impl Attack {
@@ -105,7 +129,8 @@ impl Attack {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let tls = TlsConnector::from(Arc::new(config));
-        Ok(Self { plan, tls, attempts: Semaphore::new(ATTEMPTS) })
+        let (attempts, taken) = (Semaphore::new(ATTEMPTS), Mutex::default());
+        Ok(Self { plan, tls, attempts, taken })
     }
 
     /// Starts every connection; each adds to `first` when it was tried once. Answers how many there
@@ -124,7 +149,14 @@ impl Attack {
         for _ in 0..self.plan.unread_downloads {
             self.repeat(first, |attack, tried| attack.download(tried));
         }
-        silent_sockets + unfinished_headers + slow_bodies + self.plan.unread_downloads
+        for _ in 0..self.plan.event_streams {
+            self.repeat(first, |attack, tried| attack.stream_events(tried));
+        }
+        for _ in 0..self.plan.open_bodies {
+            self.repeat(first, |attack, tried| attack.leave_body_open(tried));
+        }
+        let of_strangers = silent_sockets + unfinished_headers + slow_bodies;
+        of_strangers + self.plan.unread_downloads + self.plan.event_streams + self.plan.open_bodies
     }
 
     fn repeat<F: Future<Output = Option<()>> + Send>(
@@ -182,7 +214,10 @@ impl Attack {
 
     async fn download(self: Arc<Self>, tried: Tried) -> Option<()> {
         let mut stream = self.connect_tls().await?;
-        let request = format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", self.plan.download_path);
+        let AttackPlan { download_path, download_token, .. } = &self.plan;
+        let request = format!(
+            "GET {download_path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {download_token}\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).await.ok()?;
         stream.flush().await.ok()?;
         drop(tried);
@@ -192,6 +227,62 @@ impl Attack {
             looks.tick().await;
         }
         Some(())
+    }
+}
+
+impl Attack {
+    /// Adds to what the server lets the attacker have, at the first attempt of a connection.
+    fn count(&self, tried: &Tried, add: impl FnOnce(&mut Taken)) {
+        if tried.0.is_some()
+            && let Ok(mut taken) = self.taken.lock()
+        {
+            add(&mut taken);
+        }
+    }
+
+    async fn stream_events(self: Arc<Self>, tried: Tried) -> Option<()> {
+        let mut stream = self.connect(self.plan.operators).await?;
+        let request = format!(
+            "GET /api/v1/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+            self.plan.token
+        );
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.ok()?;
+        if status.ends_with(b" 200") {
+            self.count(&tried, |taken| taken.event_streams += 1);
+        }
+        drop(tried);
+        read_to_end(&mut stream).await
+    }
+
+    async fn leave_body_open(self: Arc<Self>, tried: Tried) -> Option<()> {
+        let mut stream = self.connect(self.plan.operators).await?;
+        let head = format!(
+            "POST /api/v1/nodes HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\
+             content-type: application/json\r\ncontent-length: {BODY_BYTES}\r\n\r\n",
+            self.plan.token
+        );
+        stream.write_all(head.as_bytes()).await.ok()?;
+        // All but the last byte; what is refused is answered before that is sent.
+        let (mut reader, mut writer) = stream.split();
+        let body = async {
+            let piece = [b' '; 10_000];
+            for _ in 0..BODY_BYTES / piece.len() - 1 {
+                writer.write_all(&piece).await.ok()?;
+            }
+            Some(())
+        };
+        let mut byte = [0; 1];
+        let answered = timeout(REFUSAL, async {
+            let (_, read) = tokio::join!(body, reader.read(&mut byte));
+            read
+        });
+        if answered.await.is_err() {
+            self.count(&tried, |taken| taken.open_bodies += 1);
+        }
+        drop(tried);
+        read_to_end(&mut stream).await
     }
 }
 

@@ -4,9 +4,11 @@
 //! Three processes: `gpuaas serve` with a limit of open files, an attacker at one address of
 //! loopback, and this one, whose requests come from another address. Every request is a connection
 //! of its own, for those are what an attack takes away; they are sent at a fixed pace, so that a slow
-//! answer does not spare the next one.
+//! answer does not spare the next one. Before the attack, changes are sent on connections that are reset
+//! at once (`hang_up`).
 
 mod attacker;
+mod hang_up;
 mod target;
 
 use std::fmt::Write as _;
@@ -15,7 +17,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use gpuaas_artifact::ArtifactStore;
+use gpuaas_artifact::{ArtifactStore, Digest};
 use gpuaas_client::executables::{find_agent, own_executable};
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
@@ -25,7 +27,8 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, timeout};
 
-use self::attacker::{AttackPlan, READY, failed};
+use self::attacker::{AttackPlan, READY, Taken, failed};
+pub use self::hang_up::HangUps;
 use self::target::Target;
 use super::usage;
 use crate::arguments::BenchAttackArgs;
@@ -56,6 +59,12 @@ pub struct AttackReport {
     pub slow_bodies: usize,
     /// Downloads that nobody read.
     pub unread_downloads: usize,
+    /// Changes on connections that were reset at once.
+    pub hang_up: HangUps,
+    /// Streams of events with one token.
+    pub streams_per_token: AskedAndOpen,
+    /// Bodies of 1 MB with the same token, all but their last bytes sent.
+    pub in_flight_bodies: AskedAndOpen,
     /// Files that the control plane may open.
     pub open_files_limit: u64,
     /// Requests of others while all that went on.
@@ -66,6 +75,15 @@ pub struct AttackReport {
     pub legitimate_p99_ms: f64,
     /// The control plane's largest resident memory in the attack, less what it was before.
     pub extra_rss_bytes: u64,
+}
+
+/// How many of something the attacker asked for, and how many the control plane let it have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct AskedAndOpen {
+    /// That it asked for.
+    pub asked: usize,
+    /// That were open at the same time.
+    pub open: usize,
 }
 
 /// Runs the benchmark.
@@ -89,20 +107,27 @@ async fn measure(args: BenchAttackArgs) -> Result<AttackReport, Failure> {
     if failed_before > 0 {
         return Err(failed(&format!("{failed_before} requests failed before the attack")));
     }
+    let hang_up = hang_up::measure(&target, &callers.token, args.hang_ups).await?;
+    let token = hang_up::operator_token(&target, &callers.token).await?;
     let before = usage::rss_bytes(target.pid)?;
     usage::reset_peak_rss(target.pid)?;
+    let agent_digest = digest(folder.path(), &agent)?;
     let plan = AttackPlan {
         source: ATTACKER,
         operators: target.operators,
         nodes: target.nodes,
         anchor_pem,
-        download_path: download_path(folder.path(), &agent)?,
+        download_path: ArtifactStore::url_path(&agent_digest),
+        download_token: target.artifact_pass(&agent_digest)?,
+        token,
         silent_sockets: args.silent_sockets,
         unfinished_headers: args.unfinished_headers,
         slow_bodies: args.slow_bodies,
         unread_downloads: args.unread_downloads,
+        event_streams: args.event_streams,
+        open_bodies: args.open_bodies,
     };
-    let attack = start_attack(&plan).await?;
+    let (attack, taken) = start_attack(&plan).await?;
     let answers = callers.send_for(time).await;
     drop(attack);
     Ok(AttackReport {
@@ -110,6 +135,9 @@ async fn measure(args: BenchAttackArgs) -> Result<AttackReport, Failure> {
         unfinished_headers: plan.unfinished_headers,
         slow_bodies: plan.slow_bodies,
         unread_downloads: plan.unread_downloads,
+        hang_up,
+        streams_per_token: AskedAndOpen { asked: plan.event_streams, open: taken.event_streams },
+        in_flight_bodies: AskedAndOpen { asked: plan.open_bodies, open: taken.open_bodies },
         open_files_limit: usage::open_files_limit(target.pid)?,
         legitimate_requests: answers.failed + answers.seconds.len(),
         legitimate_failed: answers.failed,
@@ -118,16 +146,15 @@ async fn measure(args: BenchAttackArgs) -> Result<AttackReport, Failure> {
     })
 }
 
-/// Path of the largest file that the control plane hands to whoever asks: the agent.
-fn download_path(folder: &Path, agent: &Path) -> Result<String, Failure> {
+/// Digest of the largest file that the control plane hands to nodes: the agent.
+fn digest(folder: &Path, agent: &Path) -> Result<Digest, Failure> {
     let copies = ArtifactStore::open(&folder.join("copies")).map_err(|error| failed(&error))?;
-    let stored = copies.put_file(agent).map_err(|error| failed(&error))?;
-    Ok(ArtifactStore::url_path(&stored.digest))
+    Ok(copies.put_file(agent).map_err(|error| failed(&error))?.digest)
 }
 
 /// Starts the attacker, and returns when it has tried every connection. It ends with what is
 /// returned.
-async fn start_attack(plan: &AttackPlan) -> Result<Child, Failure> {
+async fn start_attack(plan: &AttackPlan) -> Result<(Child, Taken), Failure> {
     let mut child = Command::new(own_executable()?)
         .args(["bench", "attack-load"])
         .stdin(Stdio::piped())
@@ -142,8 +169,9 @@ async fn start_attack(plan: &AttackPlan) -> Result<Child, Failure> {
     let mut word = String::new();
     let mut output = BufReader::new(output);
     let read = timeout(ATTACK_START, output.read_line(&mut word)).await;
-    match read {
-        Ok(Ok(_)) if word.trim() == READY => Ok(child),
+    let taken = word.trim().strip_prefix(READY).map(serde_json::from_str);
+    match (read, taken) {
+        (Ok(Ok(_)), Some(Ok(taken))) => Ok((child, taken)),
         _ => Err(failed(&"the attacker did not get so far as to attack")),
     }
 }
@@ -235,6 +263,12 @@ impl AttackReport {
         row("unfinished heads", self.unfinished_headers.to_string());
         row("slow bodies", self.slow_bodies.to_string());
         row("unread downloads", self.unread_downloads.to_string());
+        let HangUps { requests, effects, entries } = self.hang_up;
+        row("reset at once", format!("{requests}: {effects} effects, {entries} entries"));
+        let AskedAndOpen { asked, open } = self.streams_per_token;
+        row("streams of a token", format!("{open} of {asked}"));
+        let AskedAndOpen { asked, open } = self.in_flight_bodies;
+        row("open bodies", format!("{open} of {asked}"));
         row("open files, at most", self.open_files_limit.to_string());
         row("requests of others", self.legitimate_requests.to_string());
         row("failed of those", self.legitimate_failed.to_string());

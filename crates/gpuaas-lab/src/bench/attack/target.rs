@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use gpuaas_artifact::Digest;
 use gpuaas_client::executables::own_executable;
 use gpuaas_client::failure::Failure;
+use gpuaas_engine::tokens::artifact_pass_by_key;
+use gpuaas_engine::{Clock as _, RealClock};
+use gpuaas_store::MasterKey;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -43,7 +47,15 @@ impl Target {
         let mut child = Command::new("sh")
             .args(["-c", LIMITED, "sh", &files.to_string()])
             .arg(own_executable()?)
-            .args(["serve", "--listen", "127.0.0.1:0", "--node-listen", "127.0.0.1:0", "--data"])
+            .args([
+                "serve",
+                "--loopback-targets",
+                "--listen",
+                "127.0.0.1:0",
+                "--node-listen",
+                "127.0.0.1:0",
+                "--data",
+            ])
             .arg(&data)
             .arg("--agent-binary")
             .arg(agent)
@@ -59,6 +71,16 @@ impl Target {
         let (operators, nodes) = addresses.ok_or_else(|| failed(&words()))?;
         let pid = child.id().ok_or_else(|| failed(&words()))?;
         Ok(Self { _child: child, data, pid, operators, nodes })
+    }
+
+    /// What opens an artifact of this digest.
+    ///
+    /// # Errors
+    /// `attack_failed`.
+    pub(super) fn artifact_pass(&self, digest: &Digest) -> Result<String, Failure> {
+        let key = MasterKey::from_text(&self.read("master.key")?);
+        let key = key.ok_or_else(|| failed(&"the master key is malformed"))?;
+        artifact_pass_by_key(&key, digest, RealClock.now()).map_err(|error| failed(&error))
     }
 
     /// A file of its data folder.

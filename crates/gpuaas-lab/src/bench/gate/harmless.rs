@@ -1,6 +1,7 @@
 //! What a ready host may look like as well: no check of a gate may be red for it.
 
-use super::mutations::{ACS_CONTROL, EDGE, FOREIGN, HostChange, Mutation};
+use super::mutation::{HostChange, Mutation};
+use super::mutations::{ACS_CONTROL, EDGE, FOREIGN};
 
 use HostChange::{Bootstrap, Byte, Link, Play, Remove, Replace, Tags, Write};
 
@@ -9,7 +10,7 @@ const OTHER_ACCEPT: &str = "table inet other {\n  chain all {\n    type filter h
                             filter; policy accept;\n    iifname \"ovsbr0\" accept\n  }\n}\n";
 
 const fn fine(name: &'static str, changes: &'static [HostChange]) -> Mutation {
-    Mutation { name, changes, red: &[] }
+    Mutation { name, changes, red: &[], otherwise: None }
 }
 
 /// What a ready host of bare metal may look like as well.
@@ -47,6 +48,7 @@ pub(super) const HARMLESS: &[Mutation] = &[
     fine("with Docker's network", &[Play(&["have", "addresses", "docker0 172.17.0.1/16"])]),
     fine("with another daemon's listener", &[Play(&["have", "listeners", "sshd 0.0.0.0:22"])]),
     fine("with a bridge that guests do not use", &[Play(&["have", "bridges", "br-int"])]),
+    fine("with an IOMMU that is on by default", &[Replace("/proc/cmdline", " intel_iommu=on", "")]),
     fine(
         "with more arguments of the kernel",
         &[Replace("/proc/cmdline", " iommu=pt", " iommu=pt hugepages=64 nokaslr")],
@@ -77,7 +79,7 @@ pub(super) const HARMLESS: &[Mutation] = &[
     ),
     fine(
         "with a marker of another run",
-        &[Write("/var/lib/gpuaas/site-bootstrap/h200-ib.done", "1.1.0 0193d4b2-run\n")],
+        &[Write("/var/lib/gpuaas/site-bootstrap/h200-ib.done", "1.2.0 0193d4b2-run\n")],
     ),
     fine(
         "with a switch's port in a GPU's IOMMU group",

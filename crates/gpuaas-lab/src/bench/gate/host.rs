@@ -13,8 +13,9 @@ use gpuaas_artifact::read_folder;
 use gpuaas_client::failure::Failure;
 use gpuaas_node_agent::bundle::{self, BundleContext, gate};
 use gpuaas_node_agent::host::Host;
+use gpuaas_node_agent::operate;
 use gpuaas_node_agent::paths::INSTALLED_BUNDLES;
-use gpuaas_types::agent::{Gate, GateReport};
+use gpuaas_types::agent::{Gate, GateReport, Operation, ServiceAction, TaskResult};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::spec::SLICE_TAG;
 use host_facts::HostRoot;
@@ -22,7 +23,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::mutations::HostChange;
+use super::mutation::HostChange;
 
 const SLICE: &str = "h200-slice-vm";
 const FABRIC_ADDRESS: &str = "192.168.36.100/24";
@@ -68,6 +69,8 @@ pub(super) struct TestHost {
     role: Role,
     /// Tags of its machine in MAAS.
     tags: RefCell<Vec<String>>,
+    /// The host that it is a copy of.
+    original: Option<PathBuf>,
 }
 
 impl TestHost {
@@ -89,10 +92,11 @@ impl TestHost {
         }
         let dir = tempfile::tempdir().map_err(|error| unavailable(&error))?;
         let tags = RefCell::new(role.tags());
-        let host = Self { dir, player: source.join("fixture/kernel"), role, tags };
+        let host = Self { dir, player: source.join("fixture/kernel"), role, tags, original: None };
         let mut make = Command::new("bash");
         make.arg(source.join("fixture/make-host.sh")).arg(host.root());
         ended_well(make).await.map_err(|error| unavailable(&error))?;
+        host.run_fixture(&["cold"]).await.map_err(|error| unavailable(&error))?;
         // A curated image embeds both, whatever the host is for.
         for name in [BASELINE, SLICE] {
             let archive = read_folder(&source.join(name)).map_err(|error| unavailable(&error))?;
@@ -110,7 +114,8 @@ impl TestHost {
     pub(super) fn copy(&self) -> Result<Self, Failure> {
         let dir = tempfile::tempdir().map_err(|error| unavailable(&error))?;
         let (player, tags) = (self.player.clone(), self.tags.clone());
-        let copy = Self { dir, player, role: self.role, tags };
+        let original = Some(self.root());
+        let copy = Self { dir, player, role: self.role, tags, original };
         copy_tree(&self.root(), &copy.root()).map_err(|error| unavailable(&error))?;
         Ok(copy)
     }
@@ -126,6 +131,25 @@ impl TestHost {
             }
             _ => report,
         })
+    }
+
+    /// Has the agent on the host do what an operator orders.
+    pub(super) async fn carry_out(&self, operation: &Operation) -> TaskResult {
+        let host = Host::at(HostRoot::new(self.root()), Some(self.player.clone()));
+        operate::carry_out(&host, operation).await
+    }
+
+    /// Makes a file or link what it is on the ready host.
+    fn restore(&self, path: &str) -> io::Result<()> {
+        let original = self.original.as_ref().ok_or_else(|| io::Error::other("it is no copy"))?;
+        let (from, to) = (original.join(path.trim_start_matches('/')), self.at(path));
+        if fs::symlink_metadata(&to).is_ok() {
+            fs::remove_file(&to)?;
+        }
+        if fs::symlink_metadata(&from)?.is_symlink() {
+            return std::os::unix::fs::symlink(fs::read_link(&from)?, to);
+        }
+        fs::copy(from, to).map(drop)
     }
 
     /// Changes the host.
@@ -160,6 +184,12 @@ impl TestHost {
             HostChange::Cut(path, length) => {
                 let bytes = fs::read(self.at(path))?;
                 fs::write(self.at(path), &bytes[..bytes.len().min(*length)])
+            }
+            HostChange::Restore(path) => self.restore(path),
+            HostChange::Restart(unit) => {
+                let (action, unit) = (ServiceAction::Restart, (*unit).to_owned());
+                let result = self.carry_out(&Operation::Service { action, unit }).await;
+                if result.succeeded { Ok(()) } else { Err(io::Error::other(result.message)) }
             }
             HostChange::Play(arguments) => self.run_fixture(arguments).await,
             HostChange::Bootstrap => self.bootstrap().await,

@@ -9,7 +9,9 @@
 mod bare_metal;
 mod harmless;
 mod host;
+mod mutation;
 mod mutations;
+pub mod repair;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +26,8 @@ use serde::Serialize;
 use self::bare_metal::BARE_METAL;
 use self::harmless::{HARMLESS, HARMLESS_BARE_METAL};
 use self::host::{Role, TestHost};
-use self::mutations::{BROKEN, ExpectedRed, Mutation};
+use self::mutation::{ExpectedRed, HostChange, Mutation};
+use self::mutations::BROKEN;
 use crate::arguments::BenchGateArgs;
 
 /// The gates that are looked at.
@@ -127,12 +130,7 @@ async fn look_all(
 /// What is red on a copy of the host after `row`.
 async fn judge_mutation(ready: &TestHost, row: &Mutation) -> Result<Seen, Failure> {
     let host = ready.copy()?;
-    for change in row.changes {
-        host.change(change).await.map_err(|error| {
-            let text = format!("{}: {change:?}: {error}", row.name);
-            Failure::local(CommandCode::MutationImpossible, text)
-        })?;
-    }
+    change_all(&host, row.name, row.changes).await?;
     let mut red = Seen::new();
     for gate in GATES {
         for check in host.gate(gate).await?.checks.into_iter().filter(|check| !check.passed) {
@@ -142,6 +140,17 @@ async fn judge_mutation(ready: &TestHost, row: &Mutation) -> Result<Seen, Failur
         }
     }
     Ok(red)
+}
+
+/// Does one change after the other to the host.
+async fn change_all(host: &TestHost, name: &str, changes: &[HostChange]) -> Result<(), Failure> {
+    for change in changes {
+        host.change(change).await.map_err(|error| {
+            let text = format!("{name}: {change:?}: {error}");
+            Failure::local(CommandCode::MutationImpossible, text)
+        })?;
+    }
+    Ok(())
 }
 
 /// What is not as the row says.
@@ -204,7 +213,7 @@ mod tests {
         let row = BROKEN.iter().find(|row| row.name == "guests are not masqueraded").unwrap();
         let right = ("slice_ready", "masquerade of 10.100.0.0/24");
         let seen = "no rule masquerades 10.100.0.0/24";
-        let reason = "host setup incomplete: h200-slice-vm@1.4.0 is not in effect";
+        let reason = "host setup incomplete: h200-slice-vm@1.5.0 is not in effect";
         assert!(compare(row.red, &red(&[(right.0, right.1, reason, seen)])).is_empty());
         assert_eq!(compare(row.red, &red(&[])).len(), 1);
         let other = "host baseline incomplete";
@@ -218,7 +227,7 @@ mod tests {
         let bundles = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles");
         match measure(&BenchGateArgs { bundles, json: true }, step).await {
             Err(failure) if failure.code() == "tools_missing" => {
-                println!("skipped: {failure}");
+                test_report::skip("tool", format!("{failure}"));
                 None
             }
             report => Some(report.unwrap()),

@@ -9,94 +9,28 @@
 
 use gpuaas_bundle::Gate;
 
-/// One change of the host. Paths are the host's.
-#[derive(Debug)]
-pub(super) enum HostChange {
-    /// A file or link is gone.
-    Remove(&'static str),
-    /// A file has this text.
-    Write(&'static str, &'static str),
-    /// In a file, one text stands for another.
-    Replace(&'static str, &'static str, &'static str),
-    /// A link points there.
-    Link(&'static str, &'static str),
-    /// One byte of a file.
-    Byte(&'static str, usize, u8),
-    /// A file ends so early.
-    Cut(&'static str, usize),
-    /// The program that plays the host does this.
-    Play(&'static [&'static str]),
-    /// The bundles run again.
-    Bootstrap,
-    /// MAAS lists these tags at the machine.
-    Tags(&'static [&'static str]),
-}
-
-/// A check that has to be red.
-#[derive(Debug)]
-pub(super) struct ExpectedRed {
-    /// Its gate.
-    pub(super) gate: Gate,
-    /// Its name.
-    pub(super) check: &'static str,
-    /// Begin of its reason.
-    pub(super) reason: &'static str,
-    /// Part of what was seen.
-    pub(super) seen: &'static str,
-}
-
-/// A row.
-#[derive(Debug)]
-pub(super) struct Mutation {
-    /// What happened to the host.
-    pub(super) name: &'static str,
-    /// How that is done.
-    pub(super) changes: &'static [HostChange],
-    /// What has to be red, and nothing else.
-    pub(super) red: &'static [ExpectedRed],
-}
-
-use HostChange::{Byte, Cut, Link, Play, Remove, Replace, Tags, Write};
+use super::mutation::{AGENT, ExpectedRed, HostChange, Mutation, active, row};
+use HostChange::{Byte, Cut, Link, Play, Remove, Replace, Restart, Restore, Tags, Write};
 
 /// Of the bundle that the others require.
-const BASELINE: &str = "host baseline incomplete: h200-ib@1.1.0";
+const BASELINE: &str = "host baseline incomplete: h200-ib@1.2.0";
 /// Of the slice host's own bundle.
-const SETUP: &str = "host setup incomplete: h200-slice-vm@1.4.0";
-/// Of the agent itself.
-pub(super) const AGENT: &str = "agent fault";
+const SETUP: &str = "host setup incomplete: h200-slice-vm@1.5.0";
 /// Of a marker: the slice host asks for it, and it is the baseline's.
-const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.4.0";
+const MARKER: &str = "host baseline incomplete: h200-slice-vm@1.5.0";
 
 const fn slice(check: &'static str, reason: &'static str, seen: &'static str) -> ExpectedRed {
     ExpectedRed { gate: Gate::SliceReady, check, reason, seen }
-}
-
-/// A red check of the gate `active`.
-pub(super) const fn active(
-    check: &'static str,
-    reason: &'static str,
-    seen: &'static str,
-) -> ExpectedRed {
-    ExpectedRed { gate: Gate::Active, check, reason, seen }
 }
 
 const fn telemetry(check: &'static str, seen: &'static str) -> ExpectedRed {
     ExpectedRed { gate: Gate::Telemetry, check, reason: BASELINE, seen }
 }
 
-/// A row of the table.
-pub(super) const fn row(
-    name: &'static str,
-    changes: &'static [HostChange],
-    red: &'static [ExpectedRed],
-) -> Mutation {
-    Mutation { name, changes, red }
-}
-
 /// Check of the fabric's address.
-pub(super) const FABRIC_ADDRESS: &str = "address 192.168.0.0/16 on ibp*";
+pub(super) const FABRIC_ADDRESS: &str = "address 192.168.0.0/16 on any InfiniBand link";
 /// Check of the route to the fabric.
-pub(super) const FABRIC_ROUTE: &str = "route 192.168.0.0/16 on ibp*";
+pub(super) const FABRIC_ROUTE: &str = "route 192.168.0.0/16 on any InfiniBand link";
 const GATEWAY: &str = "address 10.100.0.1/24 on ovsbr0";
 const GPUS: &str = "driver vfio-pci of 10de:any";
 const FUNCTIONS: &str = "driver vfio-pci of virtual functions of 15b3";
@@ -123,6 +57,17 @@ const BROKEN_TELEMETRY: ExpectedRed =
 /// Low byte of the ACS control register in a port's configuration space.
 pub(super) const ACS_CONTROL: usize = 0x106;
 
+const ADAPTERS: &str = "seat missing adapters and turn SR-IOV on in their firmware";
+const ARGUMENTS: &str = "boot the host into its kernel arguments";
+const GPU_HELD: &str = "stop the programs that hold a GPU open";
+const RECORD: &str = "so that their module ids are recorded";
+const ACS_ON: &str = "boot the host, whose kernel turns ACS on";
+/// What is said of an agent that is down.
+pub(super) const START_AGENT: &str = "systemctl restart gpuaas-node-agent.service";
+/// That, done.
+pub(super) const RESTART_AGENT: &[HostChange] =
+    &[Play(&["run", "systemctl", "restart", "--", "gpuaas-node-agent.service"])];
+
 /// Ways in which a ready host breaks.
 pub(super) const BROKEN: &[Mutation] = &[
     row(
@@ -138,6 +83,10 @@ pub(super) const BROKEN: &[Mutation] = &[
             slice(MANIFEST, UNKNOWN, BROKEN_MANIFEST),
             BROKEN_TELEMETRY,
         ],
+    )
+    .otherwise(
+        "gpuaas-node-agent bundle boot",
+        &[Restore("/usr/local/share/gpuaas/site-bootstrap/h200-slice-vm/manifest.json")],
     ),
     row(
         "SR-IOV is off in an HCA's firmware",
@@ -150,12 +99,21 @@ pub(super) const BROKEN: &[Mutation] = &[
             slice(COUNTS, SETUP, "SR-IOV is off in the firmware of 0000:34:00.0"),
             slice(FUNCTIONS, SETUP, "7 found, 8 wanted"),
         ],
+    )
+    .otherwise(
+        ADAPTERS,
+        &[
+            Restore("/sys/bus/pci/devices/0000:34:00.0/sriov_numvfs"),
+            Restore("/sys/bus/pci/devices/0000:34:00.0/sriov_totalvfs"),
+            Play(&["boot"]),
+        ],
     ),
     row(
         "the agent is down",
         &[Play(&["lose", "active", "gpuaas-node-agent.service"])],
         &[active("unit gpuaas-node-agent.service", AGENT, "inactive")],
-    ),
+    )
+    .otherwise(START_AGENT, RESTART_AGENT),
     row(
         "the unit of the virtual functions is down",
         &[Play(&["lose", "active", "gpuaas-slice-fabric-vfs.service"])],
@@ -187,19 +145,52 @@ pub(super) const BROKEN: &[Mutation] = &[
         &[slice("unit libvirtd.service", SETUP, "inactive")],
     ),
     row(
-        "the kernel was started without its IOMMU",
-        &[Replace("/proc/cmdline", " intel_iommu=on", "")],
-        &[slice("kernel argument intel_iommu=on", SETUP, "started without it")],
-    ),
+        "the kernel was started with its IOMMU off",
+        &[Replace("/proc/cmdline", " intel_iommu=on", " intel_iommu=on intel_iommu=off")],
+        &[slice("kernel argument intel_iommu=on", SETUP, "with intel_iommu=on intel_iommu=off")],
+    )
+    .otherwise(ARGUMENTS, &[Play(&["boot"])]),
     row(
         "the kernel was started without iommu=pt",
         &[Replace("/proc/cmdline", " iommu=pt", "")],
         &[slice("kernel argument iommu=pt", SETUP, "started without it")],
-    ),
+    )
+    .otherwise(ARGUMENTS, &[Play(&["boot"])]),
+    row(
+        "a later argument turns the IOMMU off again",
+        &[Replace("/proc/cmdline", " iommu=pt", " iommu=pt intel_iommu=off")],
+        &[slice("kernel argument intel_iommu=on", SETUP, "intel_iommu=on intel_iommu=off")],
+    )
+    .otherwise(ARGUMENTS, &[Play(&["boot"])]),
+    row(
+        "a processor has no pages of 1 GiB",
+        &[Write(
+            "/sys/devices/system/node/node1/hugepages/hugepages-1048576kB/nr_hugepages",
+            "0\n",
+        )],
+        &[slice("pages of 1 GiB", SETUP, "package 1 has enough for 0 of 4 GPUs")],
+    )
+    .otherwise(ARGUMENTS, &[Play(&["boot"])]),
+    row(
+        "the module ids of the GPUs are not on record",
+        &[Remove("/var/lib/gpuaas/slices/nvidia-smi.xml")],
+        &[slice("module ids of GPUs", SETUP, "there is no record")],
+    )
+    .otherwise(RECORD, &[Restore("/var/lib/gpuaas/slices/nvidia-smi.xml")]),
+    row(
+        "the disk came from another chassis",
+        &[Write("/sys/class/dmi/id/board_serial", ".OTHER.\n")],
+        &[slice("module ids of GPUs", SETUP, "is of other hardware")],
+    )
+    .otherwise(RECORD, &[Restore("/sys/class/dmi/id/board_serial")]),
     row(
         "a person took the profile's tag from the machine",
         &[Tags(&["virtual"])],
         &[slice("machine tag gpuaas-profile-slice-vm", "machine untagged: the next", "virtual")],
+    )
+    .otherwise(
+        "give the machine the tag in MAAS again",
+        &[Tags(&["virtual", "gpuaas-profile-slice-vm"])],
     ),
     row(
         "the next boot would lose the kernel's arguments",
@@ -227,12 +218,14 @@ pub(super) const BROKEN: &[Mutation] = &[
             slice(COUNTS, SETUP, "7 found, 8 wanted"),
             slice(FUNCTIONS, SETUP, "7 found, 8 wanted"),
         ],
-    ),
+    )
+    .otherwise(ADAPTERS, &[Play(&["plug", "0000:44:00.0"]), Play(&["boot"])]),
     row(
         "a GPU is gone",
         &[Play(&["unplug", "0000:53:00.0"])],
         &[slice(GPUS, SETUP, "7 found, 8 wanted")],
-    ),
+    )
+    .otherwise(GPU_HELD, &[Play(&["plug", "0000:53:00.0"]), Play(&["boot"])]),
     row(
         "a GPU is bound to nvidia",
         &[Link(
@@ -260,7 +253,8 @@ pub(super) const BROKEN: &[Mutation] = &[
             slice(GROUPS, SETUP, "nothing is bound to vfio-pci"),
             slice(ACS, SETUP, "nothing is bound to vfio-pci"),
         ],
-    ),
+    )
+    .otherwise(GPU_HELD, &[Remove("/proc/4242/fd/7")]),
     row(
         "a virtual function is bound to mlx5_core",
         &[Link(
@@ -273,32 +267,44 @@ pub(super) const BROKEN: &[Mutation] = &[
         "a GPU shares its IOMMU group with a network card",
         &[Link("/sys/bus/pci/devices/0000:00:01.0/iommu_group", "../../../kernel/iommu_groups/3")],
         &[slice(GROUPS, SETUP, "group 3 of 0000:13:00.0 holds 0000:00:01.0, which has mlx5_core")],
+    )
+    .otherwise(
+        "move what shares a group",
+        &[Restore("/sys/bus/pci/devices/0000:00:01.0/iommu_group")],
     ),
     row(
         "a GPU has no IOMMU group",
         &[Remove("/sys/bus/pci/devices/0000:33:00.0/iommu_group")],
         &[slice(GROUPS, SETUP, "0000:33:00.0 has no group: the IOMMU is off")],
+    )
+    .otherwise(
+        "turn the IOMMU and ACS on in the firmware",
+        &[Restore("/sys/bus/pci/devices/0000:33:00.0/iommu_group")],
     ),
     row(
         "ACS is off on a root port",
         &[Byte("/sys/bus/pci/devices/0000:10:01.0/config", ACS_CONTROL, 0)],
         &[slice(ACS, SETUP, "0000:10:01.0 can 0x001f and has only 0x0000 on")],
-    ),
+    )
+    .otherwise(ACS_ON, &[Play(&["boot"])]),
     row(
         "ACS is off on a switch's port above a GPU",
         &[Byte("/sys/bus/pci/devices/0000:12:00.0/config", ACS_CONTROL, 0)],
         &[slice(ACS, SETUP, "0000:12:00.0 can 0x001f and has only 0x0000 on")],
-    ),
+    )
+    .otherwise(ACS_ON, &[Play(&["boot"])]),
     row(
         "ACS redirects no requests above an HCA",
         &[Byte("/sys/bus/pci/devices/0000:82:04.0/config", ACS_CONTROL, 0x19)],
         &[slice(ACS, SETUP, "0000:82:04.0 can 0x001f and has only 0x0019 on")],
-    ),
+    )
+    .otherwise(ACS_ON, &[Play(&["boot"])]),
     row(
         "the ACS bits of a port cannot be read",
         &[Cut("/sys/bus/pci/devices/0000:22:00.0/config", 256)],
         &[slice(ACS, SETUP, "0000:22:00.0 shows no ACS")],
-    ),
+    )
+    .otherwise(ACS_ON, &[Restore("/sys/bus/pci/devices/0000:22:00.0/config")]),
     row(
         "a link of the fabric is down",
         &[Write("/sys/class/net/ibp52s0/operstate", "down\n")],
@@ -344,6 +350,10 @@ pub(super) const BROKEN: &[Mutation] = &[
         "the bridge's datapath does not answer",
         &[Play(&["have", "broken", "datapath"])],
         &[slice("ovs bridge ovsbr0", SETUP, "gives no features")],
+    )
+    .otherwise(
+        "service restart openvswitch-switch.service",
+        &[Restart("openvswitch-switch.service")],
     ),
     row(
         "the bridge has no address",
@@ -443,13 +453,24 @@ pub(super) const BROKEN: &[Mutation] = &[
     ),
     row(
         "guests may send with a neighbour's MAC",
-        &[Replace(FLOWS, "table=4,priority=100,reg0=2,actions=drop\n", "")],
-        &[slice("flows of ovsbr0", SETUP, "drops what a port sends with another's MAC address")],
+        &[Write(
+            FLOWS,
+            "table=0,priority=9,in_port=7,ip,nw_src=10.100.0.11,actions=output:LOCAL\n",
+        )],
+        &[slice("flows of ovsbr0", SETUP, "a flow lets ports send with any address")],
     ),
     row(
         "guests may send with a neighbour's IPv4 address",
-        &[Replace(FLOWS, "table=4,priority=100,reg1=2,actions=drop\n", "")],
-        &[slice("flows of ovsbr0", SETUP, "drops what a port sends with another's IPv4 address")],
+        &[Write(
+            FLOWS,
+            "table=0,priority=9,in_port=7,dl_src=02:00:00:00:00:11,actions=output:LOCAL\n",
+        )],
+        &[slice("flows of ovsbr0", SETUP, "a flow lets ports send with any address")],
+    ),
+    row(
+        "what no flow of a guest names is passed",
+        &[Replace(FLOWS, "table=0,priority=0,actions=drop\n", "")],
+        &[slice("flows of ovsbr0", SETUP, "no flow drops what no other names")],
     ),
     row(
         "a port's flow passes by the checks of its addresses",
@@ -469,7 +490,8 @@ pub(super) const BROKEN: &[Mutation] = &[
             SETUP,
             "/run/systemd/resolve/resolv.conf names no server",
         )],
-    ),
+    )
+    .otherwise("give the host a name server", &[Restore("/run/systemd/resolve/resolv.conf")]),
     row(
         "the next boot lets NVIDIA's driver take the GPUs",
         &[Remove("/etc/modprobe.d/gpuaas-slice.conf")],
@@ -500,7 +522,7 @@ pub(super) const BROKEN: &[Mutation] = &[
     row(
         "the baseline's marker is of an older version",
         &[Write("/var/lib/gpuaas/site-bootstrap/h200-ib.done", "0.9.0 run-of-the-image\n")],
-        &[slice("bundle h200-ib", MARKER, "is of 0.9.0, and 1.1.0 is installed")],
+        &[slice("bundle h200-ib", MARKER, "is of 0.9.0, and 1.2.0 is installed")],
     ),
     row(
         "Netdata is down",
@@ -527,7 +549,8 @@ pub(super) const BROKEN: &[Mutation] = &[
             "metrics of netdata",
             "no metrics of systemd, docker; there are: disk, mem, net, system",
         )],
-    ),
+    )
+    .otherwise("install a Netdata with go.d.plugin", &[Play(&["lose", "broken", "go.d"])]),
     row(
         "Netdata may not ask Docker",
         &[Replace("/etc/group", "docker:x:998:netdata", "docker:x:998:")],

@@ -108,7 +108,7 @@ async fn go_through(
     let (url, key) = (simulator.maas_url(), simulator.api_key());
     operator::add_site(client, SITE, (&url, key), operator::SiteInputs::new()).await?;
     let fields = json!({ "site_bootstrap_bundle_ref": "site-base@1.0.0" });
-    operator::add_profile(client, fields.as_object().cloned().unwrap_or_default()).await?;
+    operator::add_profile(client, "", fields.as_object().cloned().unwrap_or_default()).await?;
     let clock = SharedClock::choose(&ClockChoice::Real).0;
     fleet::onboard_all(client, &machines, clock.as_ref(), 0.0, terminal).await?;
     let mut measured = Vec::new();

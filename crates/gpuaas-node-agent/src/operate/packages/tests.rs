@@ -212,7 +212,7 @@ async fn the_machines_own_apt_is_understood() {
     let is_root = rustix::process::geteuid().is_root();
     let has = |tool: &str| std::path::Path::new("/usr/bin").join(tool).exists();
     if !is_root || !has("apt-get") || !has("dpkg-deb") {
-        println!("skipped: it takes root, apt-get and dpkg-deb");
+        test_report::skip("root", "it takes root, apt-get and dpkg-deb");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

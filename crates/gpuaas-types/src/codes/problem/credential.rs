@@ -11,6 +11,10 @@ ApprovalOwnRequest "approval_own_request" "Who asked cannot agree" {
     status: 403, owner: None, next_action: "have another person do it; a token stands for whoever had it made, unless `gpuaas token add NAME --person PERSON --role approver --to FILE --reason WHY` says whose it is",
     doc: "The credential is of the person who sent the request, or another one of that person's",
 }
+PersonNotCreatable "person_not_creatable" "A token cannot create a second person" {
+    status: 403, owner: None, next_action: "leave `--person` out, or have the person sign in at the identity provider: `gpuaas login`; without one, turn the policy off first with `gpuaas site set SITE --second-person off`, which waits for a second person",
+    doc: "The site's policy asks for a second person, and a token for another person with a role other than viewer would let one administrator be both",
+}
 TokenMissing "token_missing" "The request carries no credential" {
     status: 401, owner: None, next_action: "send it as `Authorization: Bearer TOKEN`",
     doc: "The request has no header Authorization, or one that is no bearer credential",

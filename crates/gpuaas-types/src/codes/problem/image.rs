@@ -11,6 +11,14 @@ ImageNotApproved "image_not_approved" "The image is not approved for the site" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas image approve IMAGE --site SITE --reason WHY`",
     doc: "An uploaded image is deployed at a site only when an approver approved it for the site, or when `approved_images` of the site names it",
 }
+ImageNotLinted "image_not_linted" "The site has no verdict of the lint on the image's file" {
+    status: 409, owner: None, next_action: "`gpuaas image lint FILE --record SITE`, then approve again; or approve with `--lint-waiver WHY`",
+    doc: "An image is approved when `gpuaas image lint FILE` found no error in a file of its digest, or with a reason why it need not",
+}
+ImageLintFailed "image_lint_failed" "The lint found errors in the image's file" {
+    status: 409, owner: None, next_action: "`gpuaas image lint FILE` names each fix; build and upload it again, or approve with `--lint-waiver WHY`",
+    doc: "An image is approved when `gpuaas image lint FILE` found no error in a file of its digest, or with a reason why it need not",
+}
 ImageCanaryFull "image_canary_full" "As many nodes have the image as a canary may have" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas image approve IMAGE --site SITE --reason WHY` once those nodes are well, or with `--canary NODES` for more of them",
     doc: "The image is a canary at the site, for a number of nodes",

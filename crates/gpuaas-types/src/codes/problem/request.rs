@@ -35,6 +35,10 @@ ApprovalOutdated "approval_outdated" "What was agreed to is not what it was" {
     status: 409, owner: None, next_action: "have it asked again; what is asked then is as it is now",
     doc: "The node, the profile, the bundle, the agent or the policy that an approval is about has changed since it was asked, or the token that asked was taken back; nothing was done",
 }
+GateNotSkippable "gate_not_skippable" "A completion gate cannot be overridden" {
+    status: 409, owner: None, next_action: "correct what the gate names, `gpuaas explain NODE` shows it, then `gpuaas run resume RUN --reason WHY`",
+    doc: "A node is active only if all seven completion gates pass, so none of them can be left out",
+}
 InvalidFilter "invalid_filter" "The filter of the list cannot be understood" {
     status: 422, owner: None, next_action: "correct the filter at the character that the detail names; docs/reference/filters.md has the language and the fields of each list",
     doc: "The parameter `filter` is not written as filters are, or names what the list has no field for",

@@ -214,6 +214,10 @@ RegionInsecure "region_insecure" "The API key would cross the network in the cle
     status: 422, owner: None, next_action: "give the region's https:// address: `gpuaas site set SITE --url URL --api-key-file FILE`; where nobody else is on the way, start the control plane with `gpuaas serve --insecure-regions`",
     doc: "The region's address is http:// and on another host, and the control plane was not told that this may be",
 }
+LoopbackTarget "loopback_target" "The address is of the control plane's own host" {
+    status: 422, owner: None, next_action: "give an address of another host; if MAAS or the receiver runs beside the control plane, start it with `gpuaas serve --loopback-targets`",
+    doc: "The address of a region or of a webhook is loopback or unspecified, where services answer that nobody else reaches, and the control plane was not told that this may be",
+}
 NotAMaas "not_a_maas" "What answers at this URL is not MAAS" {
     status: 502, owner: None, next_action: "give the base URL of a region, such as http://maas.example:5240/MAAS",
     doc: "Something answers at the URL of the site, and not as MAAS does",

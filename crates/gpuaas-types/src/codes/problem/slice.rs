@@ -15,6 +15,10 @@ SlotBlocked "slot_blocked" "A slot cannot be approved" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice map NODE` says who makes each blocker go away; a slot whose blockers may be overridden is named with --slot",
     doc: "A slot or its host has a blocker that nobody can override, is in use, or has a blocker and was not named",
 }
+NotASliceHost "not_a_slice_host" "The host's profile makes no slice host" {
+    status: 409, owner: Some(Owner::PlatformOperator), next_action: "deploy the host with a profile of slices: `gpuaas node reimage NODE --profile PROFILE --reason WHY`",
+    doc: "The site bundle of the host's profile has no check of the gate `slice_ready`, so its slots could never be claimed, and with slots the host is no bare-metal host either",
+}
 NoneInSite "none_in_site" "There is less free than was asked for" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "`gpuaas slice list` shows what is free, and who has the rest; approve more with `gpuaas slice approve NODE --digest DIGEST --reason WHY`",
     doc: "All nodes that are ready for slices have fewer free slots together than the claim wants, or no bare-metal host is without a claim",

@@ -148,7 +148,7 @@ SiteKeyRefused "site_key_refused" "MAAS does not accept the site's API key" {
     owner: Some(Owner::PlatformOperator), next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`",
     doc: "Nothing was sent; the run goes on once MAAS accepts the key",
 }
-SiteKeyUnreadable "site_key_unreadable" "The site's API key is not to be had" {
+SiteKeyUnreadable "site_key_unreadable" "The site's API key cannot be read" {
     owner: Some(Owner::PlatformOperator), next_action: "bring the Vault back, or let the control plane's role read the key: `gpuaas site show SITE` says where it is kept",
     doc: "The Vault that has the key does not give it, so nothing was sent; the run goes on once it does",
 }

@@ -119,6 +119,10 @@ NodeClaimEnded "node_claim_ended" "The claim of the whole node ended" {
     owner: None, next_action: "",
     doc: "A run cleaned the host, or let the machine go; the text names it",
 }
+NodeClaimHeld "node_claim_held" "The host is held: nobody erased its disks" {
+    owner: Some(Owner::PlatformOperator), next_action: "`gpuaas profile set PROFILE release_erase=true`, then `gpuaas slice release CLAIM --reason TEXT`, which erases the host and deploys it again",
+    doc: "A run between two tenants ended without erasing the disks, because the profile says so or MAAS could not: the claim stays, and nobody else gets the host",
+}
 SliceAsked "slice_asked" "An operator launches or releases a slice" {
     owner: None, next_action: "",
     doc: "The claim's guest is started, or its slots are taken back, part by part; `gpuaas slice show CLAIM` has the parts",
@@ -159,9 +163,17 @@ ScriptsRegistered "scripts_registered" "The bundle's scripts are in MAAS" {
     owner: None, next_action: "",
     doc: "The scripts of the profile's commissioning bundle are registered",
 }
-MachineTagged "machine_tagged" "The machine has the profile's tag" {
+MachineTagged "machine_tagged" "The machine has its tags" {
     owner: None, next_action: "",
-    doc: "MAAS lists the tag at the machine, with the kernel options that a deployment carries into the system",
+    doc: "MAAS lists the run's tags at the machine, one of them with the kernel options that a deployment carries into the system",
+}
+KernelTagRemoved "kernel_tag_removed" "The machine has no tag with kernel arguments any more" {
+    owner: None, next_action: "",
+    doc: "The profile asks for no kernel arguments, and MAAS lists no tag with those of an earlier one at the machine",
+}
+MachineTaggedAgain "machine_tagged_again" "The machine is tagged again" {
+    owner: None, next_action: "",
+    doc: "Before the deployment MAAS lists other tags at the machine than the run gave it; the run goes back to them",
 }
 Commissioned "commissioned" "The machine is commissioned" {
     owner: None, next_action: "",

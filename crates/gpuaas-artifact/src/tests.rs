@@ -1,0 +1,5 @@
+//! Tests of the crate as a whole.
+
+mod bundle_versions;
+mod bundles;
+mod user_data;

@@ -1,0 +1,185 @@
+//! Requests to the admin API in this process, as the signed-in person.
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, USER_AGENT,
+};
+use axum::http::request::Parts;
+use axum::http::{Extensions, Method, Request, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use gpuaas_types::Problem;
+use gpuaas_types::access::{AccessView, Role};
+use http_body_util::BodyExt as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tower::ServiceExt as _;
+
+use crate::security::{self, COOKIE_NAMES};
+use crate::state::Console;
+
+/// Largest answer that a page is drawn from, in bytes.
+const MOST_BYTES: usize = 16 << 20;
+/// Identifier of a request, as its answer names it.
+const REQUEST_ID: &str = "x-request-id";
+
+/// Why a page cannot be drawn.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What the API said.
+    pub(crate) problem: Problem,
+    /// Identifier of the request; empty if the answer had none.
+    pub(crate) request_id: String,
+}
+
+impl Failure {
+    pub(crate) fn of_problem(problem: Problem) -> Self {
+        Self { problem, request_id: String::new() }
+    }
+
+    /// The session's token is unknown, expired or revoked.
+    pub(crate) const fn is_signed_out(&self) -> bool {
+        self.problem.status == 401
+    }
+}
+
+/// What the listener said of a request's connection: limits and the audit go by it.
+#[derive(Clone, Default)]
+pub(crate) struct Connection(pub(crate) Extensions);
+
+/// Asks the admin API as one caller.
+#[derive(Clone)]
+pub(crate) struct ApiCaller {
+    router: axum::Router,
+    authorization: HeaderValue,
+    user_agent: Option<HeaderValue>,
+    connection: Connection,
+}
+
+impl ApiCaller {
+    /// A caller with this bearer token; none if the token has characters that no header may have.
+    pub(crate) fn new(console: &Console, token: &str, parts: &Parts) -> Option<Self> {
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+        authorization.set_sensitive(true);
+        Some(Self {
+            router: console.api(),
+            authorization,
+            user_agent: parts.headers.get(USER_AGENT).cloned(),
+            connection: parts.extensions.get::<Connection>().cloned().unwrap_or_default(),
+        })
+    }
+
+    /// `GET`, read as JSON.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        let (_, bytes) = self.send(Method::GET, path, Body::empty()).await?;
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(path, &error))
+    }
+
+    /// `POST` of JSON; what it answers is left unread.
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<StatusCode, Failure> {
+        let bytes = serde_json::to_vec(body).map_err(|error| unreadable(path, &error))?;
+        Ok(self.send(Method::POST, path, Body::from(bytes)).await?.0)
+    }
+
+    /// `POST` of JSON, read as JSON.
+    pub(crate) async fn post_for<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let bytes = serde_json::to_vec(body).map_err(|error| unreadable(path, &error))?;
+        let (_, answer) = self.send(Method::POST, path, Body::from(bytes)).await?;
+        serde_json::from_slice(&answer).map_err(|error| unreadable(path, &error))
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Body,
+    ) -> Result<(StatusCode, Vec<u8>), Failure> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(AUTHORIZATION, self.authorization.clone())
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        let mut request = request.map_err(|error| unreadable(path, &error))?;
+        if let Some(agent) = &self.user_agent {
+            request.headers_mut().insert(USER_AGENT, agent.clone());
+        }
+        *request.extensions_mut() = self.connection.0.clone();
+        let response = match self.router.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        let status = response.status();
+        let request_id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
+        let request_id = request_id.unwrap_or_default().to_owned();
+        let body = http_body_util::Limited::new(response.into_body(), MOST_BYTES);
+        let bytes = body.collect().await.map_err(|error| unreadable(path, &error))?.to_bytes();
+        if status.is_success() {
+            return Ok((status, bytes.to_vec()));
+        }
+        let problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| {
+            Problem::new(status.as_u16(), "unknown_answer", "the API answered with an error")
+        });
+        Err(Failure { problem, request_id })
+    }
+}
+
+fn unreadable(path: &str, error: &dyn std::fmt::Display) -> Failure {
+    tracing::error!(path, %error, "the console cannot read an answer of the API");
+    let problem = Problem::new(500, "internal", "the console cannot read an answer of the API")
+        .with_detail(format!("{path}: {error}"));
+    Failure::of_problem(problem)
+}
+
+/// A signed-in person.
+#[derive(Clone)]
+pub(crate) struct Viewer {
+    /// Asks the API as this person.
+    pub(crate) api: ApiCaller,
+    /// Name and roles.
+    pub(crate) access: AccessView,
+    /// Path and query of the request.
+    pub(crate) here: String,
+}
+
+impl Viewer {
+    /// Whether the person has a role at some site that includes `role`.
+    pub(crate) fn has(&self, role: Role) -> bool {
+        self.access.grants.iter().any(|grant| grant.role.includes(role))
+    }
+}
+
+impl FromRequestParts<Console> for Viewer {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+        let here = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
+        let sign_in = || security::redirect_to_login(&here).into_response();
+        let session = session_value(&parts.headers)
+            .and_then(|value| console.seal().open(value, console.wall()))
+            .ok_or_else(sign_in)?;
+        let api = ApiCaller::new(console, &session.token, parts).ok_or_else(sign_in)?;
+        match api.get::<AccessView>("/api/v1/access").await {
+            Ok(access) => Ok(Self { api, access, here }),
+            Err(failure) if failure.is_signed_out() => Err(sign_in()),
+            Err(failure) => Err(crate::pages::plain_failure(&failure)),
+        }
+    }
+}
+
+/// The value of the session's cookie.
+fn session_value(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs =
+        cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| COOKIE_NAMES.contains(name)).map(|(_, value)| value)
+}

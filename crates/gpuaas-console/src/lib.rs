@@ -1,0 +1,78 @@
+//! Pages for people, drawn on the server.
+//!
+//! The console has no data and decides nothing. A page asks the admin API's own router, in this
+//! process and with the credential of the signed-in person, so that permissions, limits, idempotency
+//! and the audit are those of the API. What a page shows is a pure function of the answers, the
+//! person and the server's time; templates are in `templates/`.
+//!
+//! A session is the person's token, sealed in a cookie that scripts cannot read. The server keeps no
+//! table of sessions: a session survives a restart, and ends when its token is revoked or expires.
+//!
+//! With scripts off every page reads and every form works. With scripts on, htmx asks for the page
+//! again every few seconds and changes in place what differs.
+
+mod api;
+mod assets;
+mod format;
+mod pages;
+mod requests;
+mod security;
+mod session;
+mod sign_in;
+mod state;
+mod waterfall;
+
+use axum::extract::DefaultBodyLimit;
+use axum::extract::Request;
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+
+pub use state::ConsoleSettings;
+
+use api::Connection;
+use state::Console;
+use tower::util::MapRequest;
+
+/// Largest form. The one of the sign-in is read before anybody is known.
+const MOST_FORM_BYTES: usize = 64 << 10;
+
+/// The console's pages, and behind them the admin API: whatever is no page is the API's to answer.
+pub fn router(operators: Router, settings: ConsoleSettings) -> Router {
+    let console = Console::new(operators.clone(), settings);
+    let pages = Router::new()
+        .route("/", get(pages::home))
+        .route("/assets/{name}", get(assets::show))
+        .route("/login", get(sign_in::form).post(sign_in::sign_in))
+        .route("/login/once/{code}", get(sign_in::once))
+        .route("/logout", post(sign_in::sign_out))
+        .route("/console/login-addresses", post(sign_in::issue_address))
+        .route("/go/{*name}", get(pages::go))
+        .route("/nodes", get(pages::fleet::show))
+        .route("/nodes/{node}", get(pages::node::show))
+        .route("/nodes/{node}/slots", get(pages::slots::show))
+        .route("/onboard", get(pages::onboard::form).post(pages::onboard::onboard))
+        .route("/runs", get(pages::runs::list))
+        .route("/runs/{run}", get(pages::runs::show))
+        .route("/runs/{run}/{action}", post(pages::runs::act))
+        .route("/stuck", get(pages::stuck::show))
+        .route("/batches", get(pages::batches::list))
+        .route("/batches/{batch}", get(pages::batches::show))
+        .route("/claims", get(pages::claims::show))
+        .route("/sites", get(pages::sites::show))
+        .route("/approvals", get(pages::approvals::list))
+        .route("/approvals/{approval}/{action}", post(pages::approvals::act))
+        .route("/audit", get(pages::audit::show))
+        .layer(DefaultBodyLimit::max(MOST_FORM_BYTES))
+        .layer(middleware::from_fn_with_state(console.clone(), security::protect))
+        .with_state(console);
+    // Before a route is matched: what the listener said, and nothing of what routing adds.
+    let noted = MapRequest::new(pages.fallback_service(operators), |mut request: Request| {
+        let connection = Connection(request.extensions().clone());
+        request.extensions_mut().insert(connection);
+        request
+    });
+    Router::new().fallback_service(noted)
+}
+
+#[cfg(test)]
+mod tests;

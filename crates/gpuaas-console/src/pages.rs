@@ -1,0 +1,204 @@
+//! The pages: each asks the API, and draws what it answered.
+
+pub(crate) mod approvals;
+pub(crate) mod audit;
+pub(crate) mod batches;
+pub(crate) mod claims;
+pub(crate) mod fleet;
+pub(crate) mod node;
+pub(crate) mod onboard;
+pub(crate) mod runs;
+pub(crate) mod sites;
+pub(crate) mod slots;
+pub(crate) mod stuck;
+
+use askama::Template;
+use axum::Json;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use gpuaas_types::{Problem, Timestamp};
+use serde::Serialize;
+
+use crate::api::{Failure, Viewer};
+use crate::assets::{HTMX, ICON, SCRIPT, STYLE};
+use crate::format;
+use crate::requests::part;
+use crate::security::{redirect, redirect_to_login};
+
+/// Seconds between two looks at a page that shows what moves.
+const REFRESH_SECONDS: u32 = 2;
+
+/// What surrounds every page.
+pub(crate) struct Shell {
+    pub(crate) title: String,
+    /// Entry of the navigation that the page belongs to.
+    pub(crate) section: &'static str,
+    /// Name of the signed-in person.
+    pub(crate) who: String,
+    /// Path and query of the page.
+    pub(crate) here: String,
+    /// When the server drew it.
+    pub(crate) as_of: Timestamp,
+    /// Whether scripts ask for it again.
+    pub(crate) is_live: bool,
+    /// The command that prints the same.
+    pub(crate) cli: String,
+    /// The request that answers the same.
+    pub(crate) api: String,
+}
+
+impl Shell {
+    pub(crate) fn new(
+        viewer: &Viewer,
+        title: &str,
+        section: &'static str,
+        as_of: Timestamp,
+    ) -> Self {
+        Self {
+            title: title.to_owned(),
+            section,
+            who: viewer.access.name.clone(),
+            here: viewer.here.clone(),
+            as_of,
+            is_live: true,
+            cli: String::new(),
+            api: String::new(),
+        }
+    }
+
+    /// A page that stays as it is until it is asked for again.
+    pub(crate) fn still(mut self) -> Self {
+        self.is_live = false;
+        self
+    }
+
+    /// How to get the same from the command line and the API.
+    pub(crate) fn sources(mut self, cli: String, api: String) -> Self {
+        (self.cli, self.api) = (cli, api);
+        self
+    }
+
+    pub(crate) fn clock(&self) -> String {
+        format::clock(self.as_of)
+    }
+
+    pub(crate) const fn refresh(&self) -> u32 {
+        REFRESH_SECONDS
+    }
+
+    /// The class of a navigation entry.
+    pub(crate) fn nav(&self, section: &str) -> &'static str {
+        if self.section == section { "here" } else { "" }
+    }
+
+    pub(crate) const fn style(&self) -> &'static str {
+        STYLE
+    }
+
+    pub(crate) const fn script(&self) -> &'static str {
+        SCRIPT
+    }
+
+    pub(crate) const fn htmx(&self) -> &'static str {
+        HTMX
+    }
+
+    pub(crate) const fn icon(&self) -> &'static str {
+        ICON
+    }
+}
+
+/// The page to sign in on.
+#[derive(Template)]
+#[template(path = "login.html")]
+pub(crate) struct LoginPage<'a> {
+    pub(crate) next: &'a str,
+    pub(crate) failure: Option<&'a str>,
+}
+
+impl LoginPage<'_> {
+    pub(crate) const fn style(&self) -> &'static str {
+        STYLE
+    }
+
+    pub(crate) const fn icon(&self) -> &'static str {
+        ICON
+    }
+}
+
+/// A page in the place of one that cannot be drawn.
+#[derive(Template)]
+#[template(path = "failure.html")]
+struct FailurePage<'a> {
+    shell: Shell,
+    failure: &'a Failure,
+}
+
+/// The same without a signed-in person.
+#[derive(Template)]
+#[template(path = "plain_failure.html")]
+struct PlainFailurePage<'a> {
+    failure: &'a Failure,
+    style: &'static str,
+    icon: &'static str,
+}
+
+/// HTML of a template.
+pub(crate) fn draw(page: &impl Template) -> Response {
+    draw_with(StatusCode::OK, page)
+}
+
+fn draw_with(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(html) => (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "a page cannot be drawn");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// The page that says why another one cannot be drawn, and what to do next.
+pub(crate) fn failed(viewer: &Viewer, now: Timestamp, failure: &Failure) -> Response {
+    if failure.is_signed_out() {
+        return redirect_to_login(&viewer.here);
+    }
+    let status = StatusCode::from_u16(failure.problem.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    let shell = Shell::new(viewer, &failure.problem.title, "", now).still();
+    draw_with(status, &FailurePage { shell, failure })
+}
+
+/// The same for a caller who is not known.
+pub(crate) fn plain_failure(failure: &Failure) -> Response {
+    let status = StatusCode::from_u16(failure.problem.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    draw_with(status, &PlainFailurePage { failure, style: STYLE, icon: ICON })
+}
+
+/// A problem as JSON.
+pub(crate) fn problem_json(status: u16, code: &str, title: &str) -> Response {
+    let code_of_http = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    let headers = [(CONTENT_TYPE, "application/problem+json")];
+    (code_of_http, headers, Json(Problem::new(status, code, title))).into_response()
+}
+
+/// What a page was drawn from, for programs: `.json` behind a page's address.
+pub(crate) fn json(answer: &impl Serialize) -> Response {
+    Json(answer).into_response()
+}
+
+/// The name in a path, and whether `.json` was asked for.
+pub(crate) fn name_and_form(name: &str) -> (&str, bool) {
+    name.strip_suffix(".json").map_or((name, false), |name| (name, true))
+}
+
+/// `GET /`.
+pub(crate) async fn home() -> Response {
+    redirect("/nodes")
+}
+
+/// `GET /go/NAME`: the node that has this hostname, address, serial number or identifier.
+pub(crate) async fn go(_viewer: Viewer, Path(name): Path<String>) -> Response {
+    redirect(&format!("/nodes/{}", part(name.trim())))
+}

@@ -1,0 +1,4 @@
+//! Tests of the crate as a whole.
+
+mod kernel_tags;
+mod right_machine;
