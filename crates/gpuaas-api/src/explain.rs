@@ -314,7 +314,7 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuaas_types::api::{EstimateBasis, Owner, RunSummary, Wait};
+    use gpuaas_types::api::{EstimateBasis, HardwareView, Owner, RunSummary, Wait};
     use gpuaas_types::codes::advised_commands;
     use gpuaas_types::{NodeId, NodeState, RunId};
 
@@ -330,6 +330,7 @@ mod tests {
             site: "lab".to_owned(),
             profile: "h200".to_owned(),
             state: NodeState::BootstrapIssued,
+            hardware: HardwareView::default(),
             run: Some(RunSummary {
                 id: RunId(id),
                 kind: RunKind::Onboard,

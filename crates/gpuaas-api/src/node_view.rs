@@ -4,7 +4,7 @@ use gpuaas_core::connectivity::connectivity_of;
 use gpuaas_core::record::NodeRecord;
 use gpuaas_core::step_duration;
 use gpuaas_store::{IdKind, ListedNode, RunBrief, StoreError};
-use gpuaas_types::api::{Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
+use gpuaas_types::api::{HardwareView, Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::machine::maas_status;
 use gpuaas_types::park::Park;
@@ -113,6 +113,12 @@ pub(crate) fn node_view(
         site: site.clone(),
         profile: profile.clone(),
         state: node.state,
+        hardware: HardwareView {
+            mac_addresses: node.hardware.mac_addresses.clone(),
+            bmc_address: node.hardware.bmc_address.clone(),
+            power_type: node.hardware.power_type.clone(),
+            architecture: node.hardware.architecture.clone(),
+        },
         run: run.as_ref().map(|run| RunSummary {
             id: run.id,
             kind: run.kind,

@@ -6,9 +6,9 @@ use gpuaas_core::elapsed::elapsed_as_text;
 use gpuaas_core::step_duration;
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::{
-    Connectivity, ConnectivityState, Lateness, List, NodeDrift, NodeProblem, NodeView, Owner,
-    ParkAction, ProfilePreset, ProfileResource, RoceResource, RunView, SiteResource, StuckNode,
-    TimelineEvent,
+    Connectivity, ConnectivityState, HardwareView, Lateness, List, NodeDrift, NodeProblem,
+    NodeView, Owner, ParkAction, ProfilePreset, ProfileResource, RoceResource, RunView,
+    SiteResource, StuckNode, TimelineEvent,
 };
 use gpuaas_types::audit::{AuditItem, TimelineLine};
 use gpuaas_types::codes::NodeProblemCode;
@@ -413,6 +413,7 @@ fn summary(node: &NodeView, style: Style) -> String {
     let agent = agent(node, style);
     let mut text = fields(&[
         ("node", format!("{} (site {}, profile {})", node.hostname, node.site, node.profile)),
+        ("machine", machine(&node.hardware)),
         ("we believe", node.state.to_string()),
         ("we do", run),
         ("MAAS says", maas),
@@ -445,6 +446,18 @@ fn summary(node: &NodeView, style: Style) -> String {
         text.push_str(&problem_fields(problem, style));
     }
     text
+}
+
+/// By what the machine is known and switched.
+fn machine(hardware: &HardwareView) -> String {
+    let HardwareView { mac_addresses, bmc_address, power_type, .. } = hardware;
+    let macs = if mac_addresses.is_empty() {
+        "no MAC address known".to_owned()
+    } else {
+        format!("MAC {}", mac_addresses.join(", "))
+    };
+    let bmc = bmc_address.as_ref().map_or_else(String::new, |at| format!(" at {at}"));
+    format!("{macs}; power {power_type}{bmc}")
 }
 
 /// Whether the agent is heard, and since when.

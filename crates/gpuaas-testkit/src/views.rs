@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use gpuaas_types::api::{
     AttemptView, CheckResult, Connectivity, ConnectivityState, Drift, EstimateBasis,
-    EstimateSource, Lateness, MaasView, NodeDrift, NodeProblem, NodeView, Owner, Park, ParkAction,
-    ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource, SiteStatus, Source,
-    StepSpan, StuckNode, TimelineEvent, Wait,
+    EstimateSource, HardwareView, Lateness, MaasView, NodeDrift, NodeProblem, NodeView, Owner,
+    Park, ParkAction, ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource,
+    SiteStatus, Source, StepSpan, StuckNode, TimelineEvent, Wait,
 };
 use gpuaas_types::codes::{NodeProblemCode, advised_commands};
 use gpuaas_types::ids::uuid_v7;
@@ -100,6 +100,12 @@ pub fn commissioning_node() -> NodeView {
         site: "lab".to_owned(),
         profile: "h200".to_owned(),
         state: NodeState::Registered,
+        hardware: HardwareView {
+            mac_addresses: vec!["52:54:00:00:00:11".to_owned()],
+            bmc_address: Some("10.0.0.11".to_owned()),
+            power_type: "ipmi".to_owned(),
+            architecture: "amd64/generic".to_owned(),
+        },
         run: Some(RunSummary {
             id: RunId(uuid_v7(BEGIN, [2; 10])),
             kind: RunKind::Onboard,

@@ -435,6 +435,23 @@ pub struct TimelineEvent {
     pub text: String,
 }
 
+/// By what the machine of a node is known and switched.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HardwareView {
+    /// MAC addresses of its boot interfaces, lower case with colons.
+    #[serde(default)]
+    pub mac_addresses: Vec<String>,
+    /// Address of its BMC.
+    #[serde(default)]
+    pub bmc_address: Option<String>,
+    /// Power driver of MAAS, such as `ipmi`.
+    #[serde(default)]
+    pub power_type: String,
+    /// Architecture, such as `amd64/generic`.
+    #[serde(default)]
+    pub architecture: String,
+}
+
 /// Answer of `GET /api/v1/nodes/ID`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeView {
@@ -448,6 +465,9 @@ pub struct NodeView {
     pub profile: String,
     /// GPUaaS' own view.
     pub state: NodeState,
+    /// The machine.
+    #[serde(default)]
+    pub hardware: HardwareView,
     /// The open run, or the latest one.
     pub run: Option<RunSummary>,
     /// What the open run waits for, one sentence.
