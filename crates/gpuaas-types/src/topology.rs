@@ -187,6 +187,8 @@ DiskUseKind {
     Process = "process",
     /// It has a partition.
     Partition = "partition",
+    /// It has a file system, or is a member of an array or a pool, which nothing uses.
+    Signature = "signature",
 }
 }
 

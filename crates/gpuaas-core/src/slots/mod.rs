@@ -27,7 +27,6 @@ mod slot_policy;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
 use gpuaas_types::codes::SlotBlockerCode;
@@ -52,7 +51,6 @@ use self::numa::SlotCpus;
 /// The candidate slots of node `node` with what keeps each of them from being used.
 #[must_use]
 pub fn slot_map(node: &str, topology: &HostTopology, policy: &SlotPolicy) -> SlotMap {
-    let topology = &*on_single_node(topology);
     let host = HostIndex::new(topology);
     let gpus: Vec<&TopologyFunction> = host
         .functions()
@@ -72,17 +70,6 @@ pub fn slot_map(node: &str, topology: &HostTopology, policy: &SlotPolicy) -> Slo
     let partitions = partitions.unwrap_or_default();
     let digest = digest::digest(node, &partitions, &slots);
     SlotMap { node: node.to_owned(), digest, host_blockers, partitions, slots }
-}
-
-/// The topology of a host with one NUMA node has every function there, whatever its firmware says: with
-/// one node the kernel says -1 where the firmware has no table.
-fn on_single_node(topology: &HostTopology) -> Cow<'_, HostTopology> {
-    let [only] = topology.numa_nodes.as_slice() else { return Cow::Borrowed(topology) };
-    let mut topology = topology.clone();
-    for function in &mut topology.functions {
-        function.numa_node = function.numa_node.or(Some(only.id));
-    }
-    Cow::Owned(topology)
 }
 
 /// What was chosen for a slot.

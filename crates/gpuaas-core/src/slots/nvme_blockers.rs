@@ -58,13 +58,15 @@ fn use_blockers(drive: &NvmeNamespace) -> Vec<SlotBlocker> {
         DiskUseKind::BlockDevice => SlotBlockerCode::NvmeHeld,
         DiskUseKind::Process => SlotBlockerCode::NvmeOpen,
         DiskUseKind::Partition => SlotBlockerCode::NvmePartitioned,
+        DiskUseKind::Signature => SlotBlockerCode::NvmeSignature,
     };
-    // Partitions are worth a word of their own only where nothing uses the drive.
-    let in_use = uses.iter().any(|one| one.kind != DiskUseKind::Partition);
+    // What lies on a drive is worth a word of its own only where nothing uses the drive.
+    let lies = |kind: DiskUseKind| matches!(kind, DiskUseKind::Partition | DiskUseKind::Signature);
+    let in_use = uses.iter().any(|one| !lies(one.kind));
     let of_kind = |kind: &DiskUseKind| {
         let seen: Vec<String> = uses
             .iter()
-            .filter(|one| one.kind == *kind && (*kind != DiskUseKind::Partition || !in_use))
+            .filter(|one| one.kind == *kind && (!lies(*kind) || !in_use))
             .map(|one| format!("{}: {}", one.part, one.by))
             .collect();
         (!seen.is_empty()).then(|| blocker(code(*kind), "no use", seen.join("; ")))

@@ -273,26 +273,9 @@ fn a_policy_follows_the_inputs_of_the_slice_bundle() {
     assert_eq!(SlotPolicy::from_inputs(&Default::default()), SlotPolicy::default());
 }
 
-/// The kernel says -1 of every function of a host whose firmware has no table of nodes.
+/// Of several nodes nobody knows which one, and no slice could be launched.
 #[test]
-fn functions_without_a_node_belong_to_the_only_one() {
-    let mut host = board();
-    host.numa_nodes.truncate(1);
-    host.numa_nodes[0].cores = (0..224).map(|core| vec![core]).collect();
-    host.numa_nodes[0].gigabyte_pages = Some(512);
-    for function in &mut host.functions {
-        function.numa_node = None;
-    }
-    let map = slot_map("j22u11", &host, &SlotPolicy::default());
-    for slot in &map.slots {
-        let codes: Vec<&str> = slot.blockers.iter().map(|one| one.code.as_str()).collect();
-        assert_eq!(slot.numa_node, Some(0), "{codes:?}");
-        assert!(
-            !codes.iter().any(|code| code.contains("numa") || code.contains("far")),
-            "{codes:?}"
-        );
-    }
-    // Of several nodes nobody knows which one, and no slice could be launched.
+fn a_gpu_without_a_node_is_no_slot() {
     let mut several = board();
     several.functions[3].numa_node = None;
     let map = slot_map("j22u11", &several, &SlotPolicy::default());

@@ -249,7 +249,7 @@ esac
         let TopologyReport { discovery_seconds, topology } = *done.topology.unwrap();
         assert!(discovery_seconds > 0.0);
         let gpu = &topology.functions[0];
-        assert_eq!((gpu.address.as_str(), gpu.numa_node), ("0000:19:00.0", None));
+        assert_eq!((gpu.address.as_str(), gpu.numa_node), ("0000:19:00.0", Some(0)));
         assert_eq!(topology.gpu_modules[0].module_id, 2);
         let methods = [EraseMethod::SanitizeCrypto, EraseMethod::Format];
         assert_eq!(topology.namespaces[0].erase_methods.as_deref(), Some(&methods[..]));

@@ -297,7 +297,9 @@ impl SliceHost for LiveSliceHost<'_> {
         let drive = topology.namespaces.into_iter().find(|one| one.path == path);
         let drive = drive.ok_or_else(absent)?;
         let (mut uses, mut partitions) = (drive.uses.is_some().then(Vec::new), Vec::new());
-        for one in drive.uses.iter().flatten() {
+        // udev may still have the signature of the tenant whose data was erased: the read back judges that.
+        let present = drive.uses.iter().flatten().filter(|one| one.kind != DiskUseKind::Signature);
+        for one in present {
             match &mut uses {
                 Some(uses) if one.kind != DiskUseKind::Partition => {
                     uses.push(format!("{} of {}: {}", one.kind, one.part, one.by));

@@ -46,13 +46,13 @@ ModuleIdsUnknown "module_ids_unknown" "Module ids of GPUs are unknown" {
 FabricManagerMode "fabric_manager_mode" "NVSwitches join all GPUs" {
     fixed_by: BlockerFixer::Operator,
     overridable: false,
-    next_action: "set `FABRIC_MODE=1` in `/usr/share/nvidia/nvswitch/fabricmanager.cfg` on the host, and restart the fabric manager",
+    next_action: "set `FABRIC_MODE=1` in `fabricmanager.cfg` where the fabric manager runs, which is the service guest with the NVSwitches, and restart it there",
     doc: "The fabric manager is in another mode than 1, so GPUs of different guests would reach each other",
 }
 FabricManagerSilent "fabric_manager_silent" "The fabric manager does not answer" {
     fixed_by: BlockerFixer::Operator,
     overridable: true,
-    next_action: "have `fmpm -l` list the partitions on the host, or approve slots with a reason where partitions are activated by other means",
+    next_action: "start the fabric manager in the service guest with the NVSwitches, and install a program `fmpm` on the host that asks it (`fmpm -l` lists the partitions); or approve slots with a reason if partitions are activated by other means",
     doc: "The host has NVSwitches, and its fabric manager does not list their partitions, so none is activated at a launch",
 }
 GpuNumaUnknown "gpu_numa_unknown" "The GPU's NUMA node is unknown" {
@@ -183,9 +183,15 @@ NvmeOpen "nvme_open" "A process has the disk open" {
 }
 NvmePartitioned "nvme_partitioned" "The disk has partitions" {
     fixed_by: BlockerFixer::Operator,
-    overridable: true,
-    next_action: "erase the disk if nothing on it is wanted, or approve the slot with a reason",
-    doc: "The disk has a partition table with partitions that nothing uses",
+    overridable: false,
+    next_action: "if nobody needs its data, erase the disk on the host, such as with `nvme format --ses=1`",
+    doc: "The disk has partitions that nothing uses; the product erases no data that it did not write",
+}
+NvmeSignature "nvme_signature" "The disk has a file system, or is a member of an array or a pool" {
+    fixed_by: BlockerFixer::Operator,
+    overridable: false,
+    next_action: "if nobody needs its data, erase the disk on the host, such as with `nvme format --ses=1`",
+    doc: "udev found a signature on the disk that nothing uses; the product erases no data that it did not write",
 }
 NvmeSerialMissing "nvme_serial_missing" "The disk cannot be told from others" {
     fixed_by: BlockerFixer::Hardware,

@@ -100,6 +100,14 @@ impl HostRoot {
             });
             layer.push((part.clone(), format!("sys/block/{disk}/{part}")));
         }
+        for (part, at) in &layer {
+            let signature = self.signature(at).map(|by| DiskUse {
+                kind: DiskUseKind::Signature,
+                part: part.clone(),
+                by,
+            });
+            uses.extend(signature);
+        }
         for _ in 0..MAX_LAYERS {
             let mut above = Vec::new();
             for (part, at) in &layer {
@@ -143,6 +151,16 @@ impl HostRoot {
 }
 
 impl HostRoot {
+    /// What blkid found on a device when udev last looked (`/run/udev/data`, udev(7)): a file system, a
+    /// member of an array or a pool, or a partition table. None: there is nothing, or udev does not run.
+    fn signature(&self, at: &str) -> Option<String> {
+        let device = self.line(format!("{at}/dev"))?;
+        let text = self.text(format!("run/udev/data/b{device}"))?;
+        let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+        let table = || value("E:ID_PART_TABLE_TYPE=").map(|kind| format!("{kind} partition table"));
+        value("E:ID_FS_TYPE=").map(str::to_owned).or_else(table)
+    }
+
     /// What claims a device without a mount or a holder of its own: a file system of several devices, whose
     /// mount names the first one alone; a cache; a file behind a loop; a target that exports it.
     fn claims(&self, part: &str, at: &str) -> Vec<String> {
@@ -290,6 +308,33 @@ mod tests {
         let wanted = ["/srv btrfs 1-2", "btrfs 1-2", "/data", "bcache", "loop0", "nvmet s", ""]
             .map(String::from);
         assert_eq!(all, wanted);
+    }
+
+    #[test]
+    fn data_that_nothing_uses_is_seen() {
+        let folder = host(&[
+            ("proc/1/mountinfo", ""),
+            ("sys/class/nvme/nvme0/nvme0n1/x", ""),
+            ("sys/block/nvme0n1/dev", "259:0"),
+            (
+                "run/udev/data/b259:0",
+                "S:disk/by-id/x\nE:ID_FS_TYPE=zfs_member\nE:ID_FS_USAGE=raid\n",
+            ),
+            ("sys/class/nvme/nvme1/nvme1n1/x", ""),
+            ("sys/block/nvme1n1/dev", "259:1"),
+            ("run/udev/data/b259:1", "E:ID_PART_TABLE_TYPE=gpt\n"),
+            ("sys/class/nvme/nvme2/nvme2n1/x", ""),
+            ("sys/block/nvme2n1/dev", "259:2"),
+            ("run/udev/data/b259:2", "E:ID_MODEL=x\n"),
+        ]);
+        let found = HostRoot::new(folder.path()).nvme_namespaces(Some(&[]));
+        let seen = |n: usize| {
+            let uses = found[n].uses.as_ref().unwrap().iter();
+            uses.map(|one| format!("{} {}", one.kind, one.by)).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(0), ["signature zfs_member"]);
+        assert_eq!(seen(1), ["signature gpt partition table"]);
+        assert!(seen(2).is_empty());
     }
 
     #[test]

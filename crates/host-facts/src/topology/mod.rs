@@ -60,6 +60,14 @@ pub fn is_switch(function: &TopologyFunction) -> bool {
         && function.class.as_deref().is_some_and(|class| class.starts_with("0680"))
 }
 
+/// A host with one NUMA node has every function there. The kernel says -1 where the firmware has no table.
+fn place_on_only_node(topology: &mut HostTopology) {
+    let [only] = topology.numa_nodes.as_slice() else { return };
+    for function in &mut topology.functions {
+        function.numa_node = function.numa_node.or(Some(only.id));
+    }
+}
+
 impl HostRoot {
     /// The devices of the host that slices are made of, as far as files tell.
     #[must_use]
@@ -74,6 +82,7 @@ impl HostRoot {
             fabric_mode: self.fabric_mode(),
         };
         self.apply_assigned_identities(&mut topology);
+        place_on_only_node(&mut topology);
         topology
     }
 

@@ -153,7 +153,7 @@ impl RandomHosts {
     }
 
     fn drive(&mut self, number: u32, controller: &str) -> NvmeNamespace {
-        let kind = DiskUseKind::ALL[self.below(5) as usize];
+        let kind = DiskUseKind::ALL[self.below(6) as usize];
         let by = if self.below(3) == 0 { "/" } else { "x" }.to_owned();
         let uses = if self.below(3) == 0 {
             vec![DiskUse { kind, part: String::new(), by }]

@@ -76,6 +76,10 @@ fn differences(topology: &HostTopology, smi: &str, lspci: &str) -> Vec<String> {
         .filter(|one| one.class.as_deref().is_some_and(|class| class.starts_with("03")))
         .collect();
     let (values, functions) = (log(smi), controllers(lspci));
+    let only_node = match topology.numa_nodes.as_slice() {
+        [only] => Some(only.id),
+        _ => None,
+    };
     let map = slot_map("gpu-host", topology, &SlotPolicy::default());
     let addresses: Vec<&str> = gpus.iter().map(|gpu| gpu.address.as_str()).collect();
     let of_map: Vec<&str> = map.slots.iter().map(|slot| slot.gpu.address.as_str()).collect();
@@ -106,7 +110,8 @@ fn differences(topology: &HostTopology, smi: &str, lspci: &str) -> Vec<String> {
         compare(
             "NUMA node",
             format!("{:?}", gpu.numa_node),
-            format!("{:?}", number("NUMA node: ")),
+            // lspci names none where the kernel says -1.
+            format!("{:?}", number("NUMA node: ").or(only_node)),
         );
         compare("IOMMU group", format!("{:?}", gpu.iommu_group), {
             format!("{:?}", number("IOMMU group: "))
@@ -186,6 +191,26 @@ fn the_recorded_machine_s_topology_and_map_are_what_its_tools_said() {
     let map = slot_map("gpu-host", &topology, &SlotPolicy::default());
     let wanted: SlotMap = serde_json::from_str(MAP).unwrap();
     assert_eq!(map, wanted, "{}", serde_json::to_string_pretty(&map).unwrap());
+}
+
+/// The kernel says -1 of every function of a host whose firmware has no table of nodes.
+#[test]
+fn functions_without_a_node_belong_to_the_only_one() {
+    let dir = tempfile::tempdir().unwrap();
+    write_h100(dir.path());
+    let nodes = dir.path().join("sys/devices/system/node");
+    for entry in fs::read_dir(&nodes).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "node0" && entry.path().is_dir() {
+            fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+    for entry in fs::read_dir(dir.path().join("sys/bus/pci/devices")).unwrap() {
+        fs::write(entry.unwrap().path().join("numa_node"), "-1\n").unwrap();
+    }
+    let topology = topology_of(dir.path());
+    assert_eq!(topology.numa_nodes.len(), 1);
+    assert!(topology.functions.iter().all(|function| function.numa_node == Some(0)));
 }
 
 #[test]
