@@ -78,7 +78,7 @@ pub(crate) async fn check_pool(
 /// `invalid_field`: the key or the address cannot be used.
 pub(crate) fn connect(api: &ApiState, spec: &SiteSpec, api_key: &str) -> Result<Client, Problem> {
     let field = if spec.api_key_ref.is_some() { "api_key_ref" } else { "api_key" };
-    let key: ApiKey = api_key.trim().parse().map_err(|_| {
+    let key: ApiKey = api_key.parse().map_err(|_| {
         invalid(field, "a MAAS API key has three parts joined by colons")
             .with_hint("print it on the region: maas apikey --username=NAME")
     })?;

@@ -63,7 +63,9 @@ impl SignIn {
             .user_agent(concat!("gpuaas/", env!("CARGO_PKG_VERSION")));
         let builder = match anchors_pem {
             // A provider on this host needs no authorities, and a bare host may have none.
-            None if settings.issuer.as_str().starts_with("http://") => builder.tls_certs_only([]),
+            None if settings.issuer.as_str().starts_with("http://") => {
+                builder.no_proxy().tls_certs_only([])
+            }
             None => builder,
             Some(pem) => {
                 let certificates = reqwest::Certificate::from_pem_bundle(pem).unwrap_or_default();

@@ -34,7 +34,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::{ApiArgs, ConnectionArgs};
 use crate::contexts;
 use crate::failure::{Exit, Failure};
-use crate::http::{chain, install_cryptography};
+use crate::http::{chain, direct_to_loopback, install_cryptography};
 use crate::sign_in::Credential;
 
 pub use self::trust::Trust;
@@ -120,6 +120,7 @@ impl ApiClient {
             .timeout(Duration::from_secs(CALL_SECONDS))
             .pool_idle_timeout(Duration::from_secs(IDLE_SECONDS))
             .user_agent(concat!("gpuaas/", env!("CARGO_PKG_VERSION")));
+        let builder = direct_to_loopback(builder, &base);
         // A plain http server needs no certificate authorities, and a bare host may have none.
         let builder = match base.scheme() {
             "http" => builder.tls_certs_only([]),

@@ -28,4 +28,4 @@ pub use client::access::SignInOffer;
 pub use client::events::EventStream;
 pub use client::secrets::SecretScope;
 pub use client::{ApiClient, Trust};
-pub use http::{chain, install_cryptography};
+pub use http::{chain, direct_to_loopback, install_cryptography};

@@ -63,8 +63,11 @@ impl Webhook {
             .timeout(limit)
             .redirect(Policy::none())
             .user_agent(concat!("gpuaas/", env!("CARGO_PKG_VERSION")));
-        // Plain http, which is for loopback alone, needs no authorities, and a bare host has none.
-        let builder = if url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
+        // Plain http, which is for loopback alone, needs no proxy and no authorities; a bare host has none.
+        let builder = match url.scheme() {
+            "http" => builder.no_proxy().tls_certs_only([]),
+            _ => builder,
+        };
         let http = builder.build().map_err(|error| unusable(with_causes(&error)))?;
         Ok(Self { url, key: hmac::Key::new(hmac::HMAC_SHA256, &bytes), http })
     }

@@ -4,6 +4,7 @@ use async_recursion::async_recursion as boxed;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gpuaas_types::text::is_loopback_host;
 use rusqlite::{Connection, OpenFlags};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{Connection as _, Row as _};
@@ -13,7 +14,6 @@ use crate::error::StoreError;
 use crate::migrations::{SQLITE, Schema};
 use crate::open::DatabaseUrl;
 use crate::postgres;
-use crate::postgres::is_loopback;
 
 /// For all questions to a server, in wall time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -158,7 +158,8 @@ where
 pub fn insecure_database_host(url: &str) -> Result<Option<String>, StoreError> {
     let DatabaseUrl::Postgres(options) = DatabaseUrl::parse(url)? else { return Ok(None) };
     let host = options.get_host();
-    let stays_here = options.get_socket().is_some() || host.starts_with('/') || is_loopback(host);
+    let stays_here =
+        options.get_socket().is_some() || host.starts_with('/') || is_loopback_host(host);
     let is_verified = matches!(options.get_ssl_mode(), PgSslMode::VerifyFull);
     Ok((!stays_here && !is_verified).then(|| host.to_owned()))
 }

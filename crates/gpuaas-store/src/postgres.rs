@@ -45,9 +45,9 @@
 //! is one key of each kind does not rest on it, because each is made by one atomic statement.
 
 use async_recursion::async_recursion as boxed;
-use std::net::IpAddr;
 
 use futures::future::BoxFuture;
+use gpuaas_types::text::is_loopback_host;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _, raw_sql};
 use tokio::time::timeout;
@@ -136,15 +136,9 @@ pub(crate) async fn connect(
 /// The options for a connection that does not leave this host and for which nobody asked for TLS:
 /// `prefer`, which they say then, takes any certificate and so guards against nobody.
 fn without_tls(options: &PgConnectOptions) -> Option<PgConnectOptions> {
-    let stays_here = is_loopback(options.get_host());
+    let stays_here = is_loopback_host(options.get_host());
     let asked_for = !matches!(options.get_ssl_mode(), PgSslMode::Prefer);
     (stays_here && !asked_for).then(|| options.clone().ssl_mode(PgSslMode::Disable))
-}
-
-/// Whether a host's name or address is this host's own.
-pub(crate) fn is_loopback(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether the server has no rule for a connection like this one, as where it wants TLS.

@@ -1,8 +1,9 @@
 //! The address of an identity provider.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
+
+use crate::text::is_loopback_host;
 
 /// The address of a provider, exactly as it writes it into its tokens: https, or http on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl IssuerUrl {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
             None => host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name),
         };
-        name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        is_loopback_host(name)
     }
 }
 

@@ -5,8 +5,16 @@
 //! schema cannot say, such as that an address is within a subnet, is checked by the handler alone.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+/// Whether the host of a URL or a connection is this machine. No proxy knows the way there.
+#[must_use]
+pub fn is_loopback_host(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
 
 /// Whether a character has no glyph of its own and may change how others are shown: the categories Cc
 /// and Cf of Unicode, such as line breaks, escapes and the controls of writing direction.

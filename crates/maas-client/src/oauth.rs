@@ -49,12 +49,13 @@ impl ApiKey {
 impl FromStr for ApiKey {
     type Err = Error;
 
-    /// Parses the form that MAAS hands out.
+    /// Parses the form that MAAS hands out, as editors save it: with a byte order mark, blanks, or quotes.
     ///
     /// # Errors
     /// [`Error::Invalid`], which does not repeat the text.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let parts: Vec<&str> = text.trim().split(':').collect();
+        let around = |c: char| c.is_whitespace() || matches!(c, '\u{feff}' | '"' | '\'');
+        let parts: Vec<&str> = text.trim_matches(around).split(':').collect();
         let clean = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_graphic());
         match parts.as_slice() {
             [consumer, token, secret] if parts.iter().all(clean) => Ok(Self {
@@ -98,8 +99,10 @@ mod tests {
 
     #[test]
     fn plain_secret_is_escaped_once() {
-        let key: ApiKey = " ck:tk:TS\n".parse().unwrap();
-        assert!(key.authorization("n", 0).contains("oauth_signature=\"%26TS\""));
+        for saved in [" ck:tk:TS\n", "\u{feff}  ck:tk:TS  \r\n", "\"ck:tk:TS\""] {
+            let key: ApiKey = saved.parse().unwrap();
+            assert!(key.authorization("n", 0).contains("oauth_signature=\"%26TS\""), "{saved:?}");
+        }
     }
 
     #[test]

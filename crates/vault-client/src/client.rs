@@ -103,7 +103,7 @@ impl VaultClient {
             let anchors = reqwest::Certificate::from_pem_bundle(pem.as_bytes());
             builder = builder.tls_certs_only(anchors.map_err(unusable)?);
         } else if address.url.starts_with("http:") {
-            builder = builder.tls_certs_only([]);
+            builder = builder.no_proxy().tls_certs_only([]);
         }
         let http = builder.build().map_err(unusable)?;
         Ok(Self { http, address, role, token: Mutex::new(None) })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gpuaas_api::TraceCounters;
 use gpuaas_client::failure::Failure;
-use gpuaas_client::{chain, install_cryptography};
+use gpuaas_client::{chain, direct_to_loopback, install_cryptography};
 use gpuaas_types::codes::CommandCode;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
@@ -70,6 +70,7 @@ pub(crate) fn pipe(endpoint: &str, resource: Resource) -> Result<TracePipe, Fail
         .timeout(CALL)
         .redirect(Policy::none())
         .user_agent(concat!("gpuaas/", env!("CARGO_PKG_VERSION")));
+    let client = direct_to_loopback(client, &url);
     // A plain http collector needs no certificate authorities, and a bare host may have none.
     let client = if url.scheme() == "http" { client.tls_certs_only([]) } else { client };
     let client = client

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use gpuaas_client::failure::{Exit, Failure};
-use gpuaas_client::{chain, install_cryptography};
+use gpuaas_client::{chain, direct_to_loopback, install_cryptography};
 use gpuaas_types::codes::CommandCode;
 use reqwest::{Url, redirect};
 
@@ -38,6 +38,7 @@ pub(super) fn client(url: &Url, stays: bool) -> Result<reqwest::Client, Failure>
     };
     let builder =
         reqwest::Client::builder().connect_timeout(CONNECT).timeout(CALL).redirect(redirects);
+    let builder = direct_to_loopback(builder, url);
     // A plain http registry needs no certificate authorities, and a bare host may have none.
     let builder = if url.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
     builder.build().map_err(|error| Failure::local(CommandCode::HttpUnavailable, chain(&error)))

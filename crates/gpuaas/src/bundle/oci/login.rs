@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_client::failure::{Exit, Failure};
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::text::is_loopback_host;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Response, Url};
 use serde::Deserialize;
@@ -165,8 +166,7 @@ fn login_failure(code: CommandCode, detail: impl Into<String>) -> Failure {
 
 /// Whether the host of a URL is this machine.
 fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+    is_loopback_host(url.host_str().unwrap_or_default())
 }
 
 fn basic(credentials: &Credentials) -> Result<HeaderValue, Failure> {
