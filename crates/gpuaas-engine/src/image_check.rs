@@ -17,14 +17,13 @@ pub(crate) const UPLOADED: &str = "Uploaded";
 /// whole and of a form that takes a storage layout.
 pub(crate) async fn check_image(shared: &Shared, site: &Site, session: &RunSession) -> Verdict {
     let wanted = normalise_distro_series(&session.profile().distro_series);
-    let digests = match uploaded_name(&wanted) {
+    let approved = match uploaded_name(&wanted) {
         Some(name) => deployable(shared, site, session, &name).await?,
         None => {
             let listed = approved_digests(&session.site().approved_images, &wanted)?;
-            listed.into_iter().map(str::to_owned).collect()
+            Approved::Digests(listed.into_iter().map(str::to_owned).collect())
         }
     };
-    let digests: Vec<&str> = digests.iter().map(String::as_str).collect();
     let word_at = session.run.state.reads_count_since();
     let images = site.images(word_at).await.map_err(|e| e.to_string())?;
     let architecture = session
@@ -36,8 +35,27 @@ pub(crate) async fn check_image(shared: &Shared, site: &Site, session: &RunSessi
         let mut have: Vec<&str> = images.iter().map(|i| i.name.as_str()).collect();
         have.sort_unstable();
         have.dedup();
-        return Err(format!("MAAS has no {wanted} for {architecture}; it has {}", have.join(", ")));
+        let choose = format!(
+            "`gpuaas profile set {} distro_series=NAME` chooses another",
+            session.context.profile.name
+        );
+        return Err(match approved {
+            // An approval would help nobody, such as that of a release which this MAAS does not know.
+            Approved::Unknown { name, .. } => format!(
+                "MAAS has neither ubuntu/{name} nor an uploaded {name} for {architecture}; it has {}; \
+                 {choose}, and an uploaded image is written custom/NAME",
+                have.join(", ")
+            ),
+            Approved::Digests(_) => {
+                format!("MAAS has no {wanted} for {architecture}; it has {}; {choose}", have.join(", "))
+            }
+        });
     };
+    let digests = match approved {
+        Approved::Digests(digests) => digests,
+        Approved::Unknown { refusal, .. } => return Err(refusal),
+    };
+    let digests: Vec<&str> = digests.iter().map(String::as_str).collect();
     let found = format!("MAAS has {wanted} for {architecture}");
     if image.kind != UPLOADED {
         return match digests.as_slice() {
@@ -52,13 +70,26 @@ pub(crate) async fn check_image(shared: &Shared, site: &Site, session: &RunSessi
     Ok(format!("{found}, {seen}"))
 }
 
-/// Digests one of which the file of an uploaded image has to have, by the site's record of it.
+/// What the site's records say of an image.
+enum Approved {
+    /// Digests one of which the file of an uploaded image has to have; none: any file of MAAS' own will do.
+    Digests(Vec<String>),
+    /// The site has no record of the uploaded image, and does not list it.
+    Unknown {
+        /// Name without `custom/`.
+        name: String,
+        /// Why it is not deployed even if MAAS has it.
+        refusal: String,
+    },
+}
+
+/// What the site's record of an uploaded image says.
 async fn deployable(
     shared: &Shared,
     site: &Site,
     session: &RunSession,
     name: &str,
-) -> Result<Vec<String>, String> {
+) -> Result<Approved, String> {
     let (store, site_id) = (&shared.store, site.record.id);
     let record = store.image(site_id, name).await.map_err(|e| e.to_string())?;
     let (mut nodes_before, mut revoked_parent) = (0, None);
@@ -81,8 +112,16 @@ async fn deployable(
         site = session.site().name,
         profile = session.context.profile.name,
     );
-    let digests = found.map_err(|refusal| format!("{}; {advice}", refusal.with_code()))?;
-    Ok(digests.into_iter().map(str::to_owned).collect())
+    match found {
+        Ok(digests) => Ok(Approved::Digests(digests.into_iter().map(str::to_owned).collect())),
+        Err(refusal) => {
+            let refusal = format!("{}; {advice}", refusal.with_code());
+            match standing {
+                Some(_) => Err(refusal),
+                None => Ok(Approved::Unknown { name: name.to_owned(), refusal }),
+            }
+        }
+    }
 }
 
 /// What the record of an image says of its deployment; nothing of the nodes that have it, and nothing
