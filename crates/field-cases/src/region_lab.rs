@@ -50,6 +50,7 @@ impl RegionLab {
         let mut simulator = shell.program("gpuaas", &BTreeMap::new());
         simulator.args(["maas-sim", "--listen", &region.to_string(), "--speed", "600"]);
         simulator.args(["--write-api-key", "api-key", "--write-hosts", "hosts.json"]);
+        simulator.args(["--hosts-dir", "hosts"]);
         if !input.simulator.iter().any(|arg| arg == "--hosts") {
             simulator.args(["--hosts", "fleet"]);
         }

@@ -13,6 +13,17 @@ put() { mkdir -p -- "${1%/*}"; printf '%s\n' "$2" >"$1"; }
 run_bundle() {
     gpuaas-node-agent bundle run "$BUNDLE" --root "$ROOT" --site lab --hostname gpu-a --run-id run-1 "$@"
 }
+maas() {
+    local method=$1 path=$2 consumer token secret
+    shift 2
+    IFS=: read -r consumer token secret <"$API_KEY_FILE"
+    local said="oauth_version=\"1.0\", oauth_signature_method=\"PLAINTEXT\", oauth_consumer_key=\"$consumer\""
+    said+=", oauth_token=\"$token\", oauth_signature=\"%26$secret\", oauth_nonce=\"$RANDOM$RANDOM$RANDOM\""
+    local fields=()
+    for field in "$@"; do fields+=(--form-string "$field"); done
+    curl -sS --fail-with-body --max-time 60 -X "$method" "$REGION/api/2.0$path" "${fields[@]}" \
+        -H "Authorization: OAuth $said, oauth_timestamp=\"$(date +%s)\""
+}
 "#;
 
 /// Where commands run.
@@ -49,8 +60,6 @@ impl Shell<'_> {
         command.env("HOME", self.folder).env("XDG_CONFIG_HOME", self.folder.join("config"));
         command.env("CASE", self.case).env("REPOSITORY", self.repository);
         command.env("LC_ALL", "C.UTF-8").env("USER", "operator").env("COLUMNS", "200");
-        // A debug build's futures are large.
-        command.env("RUST_MIN_STACK", "8388608");
         command.envs(variables).current_dir(self.folder).stdin(Stdio::null());
         command
     }
