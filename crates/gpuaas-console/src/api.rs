@@ -13,6 +13,7 @@ use gpuaas_types::access::{AccessView, Role};
 use http_body_util::BodyExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
 use tower::ServiceExt as _;
 
 use crate::security::{self, COOKIE_NAMES};
@@ -73,6 +74,17 @@ impl ApiCaller {
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let (_, bytes) = self.send(Method::GET, path, Body::empty()).await?;
         serde_json::from_slice(&bytes).map_err(|error| unreadable(path, &error))
+    }
+
+    /// `GET`, as text.
+    pub(crate) async fn get_text(&self, path: &str) -> Result<String, Failure> {
+        let (_, bytes) = self.send(Method::GET, path, Body::empty()).await?;
+        String::from_utf8(bytes).map_err(|error| unreadable(path, &error))
+    }
+
+    /// Digest of the credential: a name for what was answered to this caller alone.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.authorization.as_bytes()).into()
     }
 
     /// `POST` of JSON; what it answers is left unread.
@@ -152,6 +164,11 @@ pub(crate) struct Viewer {
 }
 
 impl Viewer {
+    /// Whether what the page is drawn from is asked for: `.json` behind the path.
+    pub(crate) fn wants_json(&self) -> bool {
+        self.here.split('?').next().is_some_and(|path| path.ends_with(".json"))
+    }
+
     /// Whether the person has a role at some site that includes `role`.
     pub(crate) fn has(&self, role: Role) -> bool {
         self.access.grants.iter().any(|grant| grant.role.includes(role))

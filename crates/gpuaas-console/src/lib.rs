@@ -11,14 +11,17 @@
 //! With scripts off every page reads and every form works. With scripts on, htmx asks for the page
 //! again every few seconds and changes in place what differs.
 
+mod actions;
 mod api;
 mod assets;
+mod fleet_counts;
 mod format;
 mod pages;
 mod requests;
 mod security;
 mod session;
 mod sign_in;
+mod site_map;
 mod state;
 mod waterfall;
 
@@ -27,6 +30,7 @@ use axum::extract::Request;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 
+pub use site_map::map;
 pub use state::ConsoleSettings;
 
 use api::Connection;
@@ -48,10 +52,12 @@ pub fn router(operators: Router, settings: ConsoleSettings) -> Router {
         .route("/console/login-addresses", post(sign_in::issue_address))
         .route("/go/{*name}", get(pages::go))
         .route("/nodes", get(pages::fleet::show))
+        .route("/nodes.json", get(pages::fleet::show))
         .route("/nodes/{node}", get(pages::node::show))
         .route("/nodes/{node}/slots", get(pages::slots::show))
         .route("/onboard", get(pages::onboard::form).post(pages::onboard::onboard))
         .route("/runs", get(pages::runs::list))
+        .route("/runs.json", get(pages::runs::list))
         .route("/runs/{run}", get(pages::runs::show))
         .route("/runs/{run}/{action}", post(pages::runs::act))
         .route("/stuck", get(pages::stuck::show))
@@ -60,8 +66,10 @@ pub fn router(operators: Router, settings: ConsoleSettings) -> Router {
         .route("/claims", get(pages::claims::show))
         .route("/sites", get(pages::sites::show))
         .route("/approvals", get(pages::approvals::list))
+        .route("/approvals.json", get(pages::approvals::list))
         .route("/approvals/{approval}/{action}", post(pages::approvals::act))
         .route("/audit", get(pages::audit::show))
+        .route("/audit.json", get(pages::audit::show))
         .layer(DefaultBodyLimit::max(MOST_FORM_BYTES))
         .layer(middleware::from_fn_with_state(console.clone(), security::protect))
         .with_state(console);

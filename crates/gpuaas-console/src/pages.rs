@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod batches;
 pub(crate) mod claims;
 pub(crate) mod fleet;
+pub(crate) mod fleet_map;
 pub(crate) mod node;
 pub(crate) mod onboard;
 pub(crate) mod runs;
@@ -16,16 +17,20 @@ use askama::Template;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::response::{IntoResponse as _, Response};
+use gpuaas_types::api::List;
 use gpuaas_types::{Problem, Timestamp};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::api::{Failure, Viewer};
 use crate::assets::{HTMX, ICON, SCRIPT, STYLE};
 use crate::format;
 use crate::requests::part;
 use crate::security::{redirect, redirect_to_login};
+use crate::site_map::{PAGES, Page};
+use crate::state::Console;
 
 /// Seconds between two looks at a page that shows what moves.
 const REFRESH_SECONDS: u32 = 2;
@@ -88,9 +93,9 @@ impl Shell {
         REFRESH_SECONDS
     }
 
-    /// The class of a navigation entry.
-    pub(crate) fn nav(&self, section: &str) -> &'static str {
-        if self.section == section { "here" } else { "" }
+    /// Pages of the navigation.
+    pub(crate) fn nav(&self) -> impl Iterator<Item = &'static Page> {
+        PAGES.iter().filter(|page| !page.key.is_empty())
     }
 
     pub(crate) const fn style(&self) -> &'static str {
@@ -160,27 +165,74 @@ fn draw_with(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
+fn status_of(failure: &Failure) -> StatusCode {
+    StatusCode::from_u16(failure.problem.status).unwrap_or(StatusCode::BAD_GATEWAY)
+}
+
+const fn problem_headers() -> [(HeaderName, &'static str); 1] {
+    [(CONTENT_TYPE, "application/problem+json")]
+}
+
 /// The page that says why another one cannot be drawn, and what to do next.
 pub(crate) fn failed(viewer: &Viewer, now: Timestamp, failure: &Failure) -> Response {
     if failure.is_signed_out() {
         return redirect_to_login(&viewer.here);
     }
-    let status = StatusCode::from_u16(failure.problem.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    if viewer.wants_json() {
+        return (status_of(failure), problem_headers(), Json(&failure.problem)).into_response();
+    }
+    let status = status_of(failure);
     let shell = Shell::new(viewer, &failure.problem.title, "", now).still();
     draw_with(status, &FailurePage { shell, failure })
 }
 
 /// The same for a caller who is not known.
 pub(crate) fn plain_failure(failure: &Failure) -> Response {
-    let status = StatusCode::from_u16(failure.problem.status).unwrap_or(StatusCode::BAD_GATEWAY);
+    let status = status_of(failure);
     draw_with(status, &PlainFailurePage { failure, style: STYLE, icon: ICON })
+}
+
+/// A list of the API, and why it is missing if it is. A caller whose token is refused is sent to
+/// sign in.
+pub(crate) async fn list_or_failure<T: DeserializeOwned>(
+    viewer: &Viewer,
+    now: Timestamp,
+    path: &str,
+) -> Result<(List<T>, Option<Failure>), Response> {
+    match viewer.api.get::<List<T>>(path).await {
+        Ok(list) => Ok((list, None)),
+        Err(failure) if failure.is_signed_out() || viewer.wants_json() => {
+            Err(failed(viewer, now, &failure))
+        }
+        Err(failure) => Ok((List::whole(Vec::new()), Some(failure))),
+    }
+}
+
+/// Sends the reason of a form to the API, and goes back to `back`.
+pub(crate) async fn send_form(
+    console: &Console,
+    viewer: &Viewer,
+    path: &str,
+    body: &impl Serialize,
+    back: &str,
+) -> Response {
+    match viewer.api.post(path, body).await {
+        Ok(_) => redirect(back),
+        Err(failure) => failed(viewer, console.now(), &failure),
+    }
+}
+
+/// The page that answers an action that does not exist.
+pub(crate) fn no_such_action(console: &Console, viewer: &Viewer) -> Response {
+    let problem = Problem::new(404, "not_found", "there is no such action")
+        .with_hint("open `/palette` for the actions of each page");
+    failed(viewer, console.now(), &Failure::of_problem(problem))
 }
 
 /// A problem as JSON.
 pub(crate) fn problem_json(status: u16, code: &str, title: &str) -> Response {
     let code_of_http = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-    let headers = [(CONTENT_TYPE, "application/problem+json")];
-    (code_of_http, headers, Json(Problem::new(status, code, title))).into_response()
+    (code_of_http, problem_headers(), Json(Problem::new(status, code, title))).into_response()
 }
 
 /// What a page was drawn from, for programs: `.json` behind a page's address.

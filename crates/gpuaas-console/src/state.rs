@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use gpuaas_types::Timestamp;
 
+use crate::fleet_counts::CountCache;
 use crate::session::{LoginCodes, SessionSeal};
 
 /// How the console is started.
@@ -25,6 +26,7 @@ struct Inner {
     settings: ConsoleSettings,
     seal: SessionSeal,
     codes: LoginCodes,
+    counts: CountCache,
 }
 
 /// The state of the console behind one shared pointer, as axum hands it to every handler.
@@ -34,7 +36,7 @@ pub(crate) struct Console(Arc<Inner>);
 impl Console {
     pub(crate) fn new(api: Router, settings: ConsoleSettings) -> Self {
         let seal = SessionSeal::new(&settings.session_key);
-        Self(Arc::new(Inner { api, settings, seal, codes: LoginCodes::default() }))
+        Self(Arc::new(Inner { api, settings, seal, codes: LoginCodes::default(), counts: CountCache::default() }))
     }
 
     /// The admin API.
@@ -61,5 +63,10 @@ impl Console {
 
     pub(crate) fn codes(&self) -> &LoginCodes {
         &self.0.codes
+    }
+
+    /// Counts of the fleet that were answered a short time ago.
+    pub(crate) fn counts(&self) -> &CountCache {
+        &self.0.counts
     }
 }

@@ -20,6 +20,9 @@ use tower::ServiceExt as _;
 
 use crate::{ConsoleSettings, router};
 
+mod answers;
+mod fleet;
+
 const TOKEN: &str = "gptoken_planted-secret";
 const T0: Timestamp = Timestamp::from_micros(1_764_000_000_000_000);
 
@@ -75,6 +78,11 @@ struct Bench {
 
 impl Bench {
     fn new(is_tls: bool) -> Self {
+        Self::over(is_tls, api)
+    }
+
+    /// The console in front of another API.
+    fn over(is_tls: bool, api: impl FnOnce(&Sent) -> Router) -> Self {
         let (sent, wall) = (Sent::default(), Arc::new(Mutex::new(T0)));
         let clock = Arc::clone(&wall);
         let settings = ConsoleSettings {

@@ -4,17 +4,15 @@ use askama::Template;
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use gpuaas_types::Problem;
-use gpuaas_types::access::Role;
 use gpuaas_types::api::List;
 use gpuaas_types::approval::{ApprovalState, ApprovalView};
 use serde::Deserialize;
 
-use super::{Shell, draw, failed};
-use crate::api::{Failure, Viewer};
+use super::{Shell, draw, failed, no_such_action, send_form};
+use crate::actions::{APPROVAL_APPROVE, APPROVAL_DENY, Button};
+use crate::api::Viewer;
 use crate::format;
 use crate::requests::{Reasoned, part};
-use crate::security::redirect;
 use crate::state::Console;
 
 struct Line {
@@ -30,7 +28,7 @@ struct Line {
     requested: String,
     expires: String,
     decision: String,
-    why_not: String,
+    buttons: Vec<Button>,
 }
 
 #[derive(Template)]
@@ -47,17 +45,20 @@ pub(crate) async fn list(State(console): State<Console>, viewer: Viewer) -> Resp
         Ok(list) => list.items,
         Err(failure) => return failed(&viewer, console.now(), &failure),
     };
+    if viewer.wants_json() {
+        return super::json(&list);
+    }
     let now = console.now();
     let shell = Shell::new(&viewer, "Approvals", "approvals", now)
         .sources("gpuaas approval list".to_owned(), path.to_owned());
-    let why_not = |view: &ApprovalView| {
-        if view.requested_by == viewer.access.name {
-            "requesters cannot approve their own request".to_owned()
-        } else if viewer.has(Role::Approver) {
-            String::new()
-        } else {
-            "needs the role approver".to_owned()
-        }
+    let buttons = |view: &ApprovalView| {
+        let is_own = view.requested_by == viewer.access.name;
+        let obstacle = if is_own { "requesters cannot approve their own request" } else { "" };
+        let href = |verb: &str| format!("/approvals/{}/{verb}", view.id);
+        vec![
+            Button::new(APPROVAL_APPROVE, href("approve"), &viewer, obstacle),
+            Button::new(APPROVAL_DENY, href("deny"), &viewer, obstacle),
+        ]
     };
     let line = |view: &ApprovalView| Line {
         id: view.id.to_string(),
@@ -76,7 +77,7 @@ pub(crate) async fn list(State(console): State<Console>, viewer: Viewer) -> Resp
             (Some(person), None) => person.clone(),
             (None, _) => String::new(),
         },
-        why_not: why_not(view),
+        buttons: buttons(view),
     };
     draw(&ApprovalsPage { shell, lines: list.iter().map(line).collect() })
 }
@@ -95,13 +96,9 @@ pub(crate) async fn act(
     Form(form): Form<Reason>,
 ) -> Response {
     if !["approve", "deny"].contains(&&*action) {
-        let problem = Problem::new(404, "not_found", "there is no such action on an approval");
-        return failed(&viewer, console.now(), &Failure::of_problem(problem));
+        return no_such_action(&console, &viewer);
     }
     let path = format!("/api/v1/approvals/{}/{action}", part(&id));
     let body = Reasoned { actor: &viewer.access.name, reason: form.reason.trim() };
-    match viewer.api.post(&path, &body).await {
-        Ok(_) => redirect("/approvals"),
-        Err(failure) => failed(&viewer, console.now(), &failure),
-    }
+    send_form(&console, &viewer, &path, &body, "/approvals").await
 }

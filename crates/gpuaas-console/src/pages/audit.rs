@@ -3,11 +3,10 @@
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
-use gpuaas_types::api::List;
 use gpuaas_types::audit::AuditItem;
 use serde::Deserialize;
 
-use super::{Shell, draw, failed};
+use super::{Shell, draw, list_or_failure};
 use crate::api::{Failure, Viewer};
 use crate::format;
 use crate::requests::{PER_PAGE, shell_word, with_query};
@@ -53,16 +52,19 @@ pub(crate) async fn show(
     let limit = PER_PAGE.to_string();
     let pairs = [("filter", &*asked.filter), ("after", &*asked.after), ("limit", &*limit)];
     let path = with_query("/api/v1/audit", &pairs);
-    let (list, failure) = match viewer.api.get::<List<AuditItem>>(&path).await {
-        Ok(list) => (list, None),
-        Err(failure) if failure.is_signed_out() => return failed(&viewer, console.now(), &failure),
-        Err(failure) => (List::whole(Vec::new()), Some(failure)),
+    let now = console.now();
+    let (list, failure) = match list_or_failure::<AuditItem>(&viewer, now, &path).await {
+        Ok(answer) => answer,
+        Err(response) => return response,
     };
+    if viewer.wants_json() {
+        return super::json(&list);
+    }
     let cli = match &*asked.filter {
         "" => "gpuaas audit list".to_owned(),
         filter => format!("gpuaas audit list --filter {}", shell_word(filter)),
     };
-    let shell = Shell::new(&viewer, "Audit", "audit", console.now()).sources(cli, path);
+    let shell = Shell::new(&viewer, "Audit", "audit", now).sources(cli, path);
     draw(&AuditPage {
         shell,
         lines: list.items.into_iter().map(line).collect(),

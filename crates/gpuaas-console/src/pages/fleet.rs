@@ -1,4 +1,6 @@
-//! All nodes.
+//! All nodes: the map, and the table.
+
+use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Query, State};
@@ -6,9 +8,12 @@ use axum::response::Response;
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::{List, NodeView, SiteResource};
 use serde::Deserialize;
+use serde_json::json;
 
-use super::{Shell, draw, failed};
+use super::fleet_map::{self, FleetMap};
+use super::{Shell, draw, json, list_or_failure};
 use crate::api::{Failure, Viewer};
+use crate::fleet_counts::{self, Counts};
 use crate::format::{self, Mark};
 use crate::requests::{PER_PAGE, part, shell_word, with_query};
 use crate::state::Console;
@@ -42,6 +47,7 @@ struct Line {
 struct FleetPage {
     shell: Shell,
     filter: String,
+    map: FleetMap,
     lines: Vec<Line>,
     next: Option<String>,
     /// Why there is no table.
@@ -69,20 +75,24 @@ pub(crate) async fn show(
     let limit = PER_PAGE.to_string();
     let pairs = [("filter", &*asked.filter), ("after", &*asked.after), ("limit", &*limit)];
     let path = with_query("/api/v1/nodes", &pairs);
-    let answer = viewer.api.get::<List<NodeView>>(&path).await;
     let now = console.now();
-    let (nodes, failure) = match answer {
-        Ok(list) => (list, None),
-        Err(failure) if failure.is_signed_out() => return failed(&viewer, now, &failure),
-        Err(failure) => (List::whole(Vec::new()), Some(failure)),
+    let (nodes, failure) = match list_or_failure::<NodeView>(&viewer, now, &path).await {
+        Ok(answer) => answer,
+        Err(response) => return response,
     };
-    let is_new = nodes.items.is_empty()
+    let is_new = failure.is_none()
+        && nodes.items.is_empty()
         && asked.filter.is_empty()
         && viewer
             .api
             .get::<List<SiteResource>>("/api/v1/sites")
             .await
             .is_ok_and(|sites| sites.items.is_empty());
+    let counts = fleet_counts::of_fleet(&console, &viewer).await;
+    if viewer.wants_json() {
+        return json(&json!({ "nodes": nodes, "counts": counts.ok().as_deref() }));
+    }
+    let map = map(&nodes.items, counts, now);
     let cli = match &*asked.filter {
         "" => "gpuaas node list".to_owned(),
         filter => format!("gpuaas node list --filter {}", shell_word(filter)),
@@ -92,7 +102,27 @@ pub(crate) async fn show(
         .map(|after| with_query("/nodes", &[("filter", &asked.filter), ("after", &after)]));
     let shell = Shell::new(&viewer, "Fleet", "nodes", now).sources(cli, path);
     let lines = nodes.items.iter().map(|node| line(node, now)).collect();
-    draw(&FleetPage { shell, filter: asked.filter, lines, next, failure, is_new, filters: FILTERS })
+    let filter = asked.filter;
+    draw(&FleetPage { shell, filter, map, lines, next, failure, is_new, filters: FILTERS })
+}
+
+/// The map of the whole fleet, or of the page's nodes if the fleet was not counted.
+fn map(nodes: &[NodeView], counts: Result<Arc<Counts>, Failure>, now: Timestamp) -> FleetMap {
+    match counts {
+        Ok(counts) => {
+            let at = format::clock(counts.counted_at);
+            let covers = format!("All nodes in care at every site, counted at {at} UTC.");
+            fleet_map::layout(&counts, covers)
+        }
+        Err(failure) => {
+            let why = match failure.problem.status {
+                403 => "your role does not hold at every site".to_owned(),
+                _ => failure.problem.title,
+            };
+            let covers = format!("Only the nodes of the table below: {why}.");
+            fleet_map::layout(&Counts::of_nodes(nodes, now), covers)
+        }
+    }
 }
 
 fn line(node: &NodeView, now: Timestamp) -> Line {

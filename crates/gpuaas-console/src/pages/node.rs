@@ -3,7 +3,6 @@
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use gpuaas_types::access::Role;
 use gpuaas_types::api::{GateView, List, NodeView, RunView};
 use gpuaas_types::change::RunListItem;
 use gpuaas_types::explain::Explanation;
@@ -11,6 +10,7 @@ use gpuaas_types::{RunStatus, Timestamp};
 use serde_json::json;
 
 use super::{Shell, draw, failed, name_and_form};
+use crate::actions::{Button, RUN_CANCEL, RUN_RESUME, RUN_RETRY};
 use crate::api::{Failure, Viewer};
 use crate::format::{self, Mark};
 use crate::requests::{part, shell_word, with_query};
@@ -50,16 +50,6 @@ struct RunLine {
     took: String,
 }
 
-/// A button of a run: it is shown even if it cannot be used, and says why.
-pub(crate) struct RunAction {
-    pub(crate) verb: &'static str,
-    pub(crate) label: &'static str,
-    pub(crate) key: &'static str,
-    /// Why it cannot be used now; empty: it can.
-    pub(crate) why_not: String,
-    pub(crate) is_destructive: bool,
-}
-
 #[derive(Template)]
 #[template(path = "node.html")]
 struct NodePage {
@@ -74,7 +64,7 @@ struct NodePage {
     run: Option<RunView>,
     run_mark: Mark,
     waterfall: Option<Waterfall>,
-    actions: Vec<RunAction>,
+    actions: Vec<Button>,
     gates: Vec<Gate>,
     runs: Vec<RunLine>,
     history: Vec<HistoryLine>,
@@ -141,7 +131,7 @@ fn page(
             .as_ref()
             .map_or(format::run_mark(RunStatus::Waiting), |run| format::run_mark(run.status)),
         waterfall: run.as_ref().map(waterfall::layout),
-        actions: run.as_ref().map(|run| run_actions(viewer, run)).unwrap_or_default(),
+        actions: run.as_ref().map(|run| run_buttons(viewer, run)).unwrap_or_default(),
         gates: node.gates.iter().map(|gate| gate_line(gate, now)).collect(),
         runs: runs.iter().map(|run| run_line(run, now)).collect(),
         history: history.map(history_line).collect(),
@@ -219,26 +209,15 @@ const fn ended_word(status: RunStatus) -> &'static str {
 }
 
 /// What may be done with a run, and why not.
-pub(crate) fn run_actions(viewer: &Viewer, run: &RunView) -> Vec<RunAction> {
-    let is_parked = run.status == RunStatus::Parked;
-    let action = |verb, label, key, is_possible: bool, why: &str, is_destructive| RunAction {
-        verb,
-        label,
-        key,
-        why_not: if !viewer.has(Role::Operator) {
-            "needs the role operator".to_owned()
-        } else if is_possible {
-            String::new()
-        } else {
-            why.to_owned()
-        },
-        is_destructive,
-    };
-    let not_parked = "only for parked runs".to_owned();
+pub(crate) fn run_buttons(viewer: &Viewer, run: &RunView) -> Vec<Button> {
+    let not_parked =
+        if run.status == RunStatus::Parked { "" } else { "only for parked runs" };
     let ended = format!("the run has already {}", ended_word(run.status));
+    let ended = if run.status.is_open() { "" } else { &*ended };
+    let href = |verb: &str| format!("/runs/{}/{verb}", run.id);
     vec![
-        action("resume", "Resume", "r", is_parked, &not_parked, false),
-        action("retry", "Retry step", "t", is_parked, &not_parked, false),
-        action("cancel", "Cancel run", "c", run.status.is_open(), &ended, true),
+        Button::new(RUN_RESUME, href("resume"), viewer, not_parked),
+        Button::new(RUN_RETRY, href("retry"), viewer, not_parked),
+        Button::new(RUN_CANCEL, href("cancel"), viewer, ended),
     ]
 }

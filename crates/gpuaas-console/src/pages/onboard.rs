@@ -97,7 +97,7 @@ async fn page(
         (Err(failure), _) | (_, Err(failure)) => return failed(viewer, now, &failure),
     };
     let shell = Shell::new(viewer, "Onboard a node", "nodes", now).still().sources(
-        "gpuaas onboard HOSTNAME --site SITE --profile PROFILE".to_owned(),
+        "gpuaas node onboard HOSTNAME --site SITE --profile PROFILE".to_owned(),
         "POST /api/v1/nodes".to_owned(),
     );
     draw(&OnboardPage {

@@ -4,17 +4,19 @@ use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
-use gpuaas_types::Problem;
-use gpuaas_types::api::{List, RunView};
+use gpuaas_types::api::RunView;
 use gpuaas_types::change::RunListItem;
 use serde::Deserialize;
 
-use super::node::{HistoryLine, RunAction, history_line, run_actions};
-use super::{Shell, draw, failed, name_and_form};
+use super::node::{HistoryLine, history_line, run_buttons};
+use super::{
+    Shell, draw, failed, list_or_failure, name_and_form, no_such_action, send_form,
+};
+use crate::actions::Button;
 use crate::api::{Failure, Viewer};
 use crate::format::{self, Mark};
 use crate::requests::{PER_PAGE, Reasoned, part, shell_word, with_query};
-use crate::security::redirect;
+use crate::security::own_path;
 use crate::state::Console;
 use crate::waterfall::{self, Waterfall};
 
@@ -71,13 +73,14 @@ pub(crate) async fn list(
     let limit = PER_PAGE.to_string();
     let pairs = [("filter", &*asked.filter), ("after", &*asked.after), ("limit", &*limit)];
     let path = with_query("/api/v1/runs", &pairs);
-    let answer = viewer.api.get::<List<RunListItem>>(&path).await;
     let now = console.now();
-    let (runs, failure) = match answer {
-        Ok(list) => (list, None),
-        Err(failure) if failure.is_signed_out() => return failed(&viewer, now, &failure),
-        Err(failure) => (List::whole(Vec::new()), Some(failure)),
+    let (runs, failure) = match list_or_failure::<RunListItem>(&viewer, now, &path).await {
+        Ok(answer) => answer,
+        Err(response) => return response,
     };
+    if viewer.wants_json() {
+        return super::json(&runs);
+    }
     let cli = match &*asked.filter {
         "" => "gpuaas run list".to_owned(),
         filter => format!("gpuaas run list --filter {}", shell_word(filter)),
@@ -110,7 +113,7 @@ struct RunPage {
     created: String,
     waterfall: Waterfall,
     buckets: Vec<(String, String)>,
-    actions: Vec<RunAction>,
+    actions: Vec<Button>,
     history: Vec<HistoryLine>,
     is_cut: bool,
 }
@@ -143,7 +146,7 @@ pub(crate) async fn show(
         created: format::time(run.created_at),
         waterfall: waterfall::layout(&run),
         buckets: buckets.collect(),
-        actions: run_actions(&viewer, &run),
+        actions: run_buttons(&viewer, &run),
         history: run.timeline.iter().rev().take(TIMELINE_LINES).map(history_line).collect(),
         is_cut: run.timeline.len() > TIMELINE_LINES,
         shell,
@@ -169,13 +172,9 @@ pub(crate) async fn act(
     Form(form): Form<Reason>,
 ) -> Response {
     if !["resume", "retry", "cancel"].contains(&&*action) {
-        let problem = Problem::new(404, "not_found", "there is no such action on a run");
-        return failed(&viewer, console.now(), &Failure::of_problem(problem));
+        return no_such_action(&console, &viewer);
     }
     let path = format!("/api/v1/runs/{}/{action}", part(&run));
     let body = Reasoned { actor: &viewer.access.name, reason: form.reason.trim() };
-    match viewer.api.post(&path, &body).await {
-        Ok(_) => redirect(crate::security::own_path(Some(&form.back))),
-        Err(failure) => failed(&viewer, console.now(), &failure),
-    }
+    send_form(&console, &viewer, &path, &body, own_path(Some(&form.back))).await
 }
