@@ -36,7 +36,13 @@ pub(crate) struct Console(Arc<Inner>);
 impl Console {
     pub(crate) fn new(api: Router, settings: ConsoleSettings) -> Self {
         let seal = SessionSeal::new(&settings.session_key);
-        Self(Arc::new(Inner { api, settings, seal, codes: LoginCodes::default(), counts: CountCache::default() }))
+        Self(Arc::new(Inner {
+            api,
+            settings,
+            seal,
+            codes: LoginCodes::default(),
+            counts: CountCache::default(),
+        }))
     }
 
     /// The admin API.

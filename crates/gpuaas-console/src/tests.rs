@@ -22,6 +22,7 @@ use crate::{ConsoleSettings, router};
 
 mod answers;
 mod fleet;
+mod profiles;
 
 const TOKEN: &str = "gptoken_planted-secret";
 const T0: Timestamp = Timestamp::from_micros(1_764_000_000_000_000);

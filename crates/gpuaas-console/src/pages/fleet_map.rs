@@ -199,7 +199,10 @@ mod tests {
         let map = layout(&counts(9_990, 10), String::new());
         let drawn: usize = map.states.iter().map(|state| state.path.len()).sum();
         assert!(drawn < 1000 && map.height < 250, "{drawn} {}", map.height);
-        assert_eq!((map.total, map.states[0].count, map.states[0].mark.word), (10_000, 10, "unknown"));
+        assert_eq!(
+            (map.total, map.states[0].count, map.states[0].mark.word),
+            (10_000, 10, "unknown")
+        );
     }
 
     #[test]

@@ -210,8 +210,7 @@ const fn ended_word(status: RunStatus) -> &'static str {
 
 /// What may be done with a run, and why not.
 pub(crate) fn run_buttons(viewer: &Viewer, run: &RunView) -> Vec<Button> {
-    let not_parked =
-        if run.status == RunStatus::Parked { "" } else { "only for parked runs" };
+    let not_parked = if run.status == RunStatus::Parked { "" } else { "only for parked runs" };
     let ended = format!("the run has already {}", ended_word(run.status));
     let ended = if run.status.is_open() { "" } else { &*ended };
     let href = |verb: &str| format!("/runs/{}/{verb}", run.id);

@@ -9,9 +9,7 @@ use gpuaas_types::change::RunListItem;
 use serde::Deserialize;
 
 use super::node::{HistoryLine, history_line, run_buttons};
-use super::{
-    Shell, draw, failed, list_or_failure, name_and_form, no_such_action, send_form,
-};
+use super::{Shell, draw, failed, list_or_failure, name_and_form, no_such_action, send_form};
 use crate::actions::Button;
 use crate::api::{Failure, Viewer};
 use crate::format::{self, Mark};
