@@ -3,10 +3,12 @@
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod batches;
+pub(crate) mod bundles;
 pub(crate) mod claims;
 pub(crate) mod fields;
 pub(crate) mod fleet;
 pub(crate) mod fleet_map;
+pub(crate) mod images;
 pub(crate) mod node;
 pub(crate) mod onboard;
 pub(crate) mod profiles;
@@ -222,6 +224,17 @@ pub(crate) async fn send_form(
         Ok(_) => redirect(back),
         Err(failure) => failed(viewer, console.now(), &failure),
     }
+}
+
+/// Refuses a destructive action unless its subject's name was typed.
+pub(crate) fn typed_name(typed: &str, name: &str) -> Result<(), Failure> {
+    if typed.trim() == name {
+        return Ok(());
+    }
+    let problem = Problem::new(400, "not_confirmed", "the typed name is another one")
+        .with_detail(format!("{typed:?} was typed: expected {name:?}"))
+        .with_hint("go back, check the name, and type it again");
+    Err(Failure::of_problem(problem))
 }
 
 /// The page that answers an action that does not exist.

@@ -21,7 +21,9 @@ use tower::ServiceExt as _;
 use crate::{ConsoleSettings, router};
 
 mod answers;
+mod bundles;
 mod fleet;
+mod images;
 mod profiles;
 
 const TOKEN: &str = "gptoken_planted-secret";

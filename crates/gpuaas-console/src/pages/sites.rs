@@ -152,7 +152,7 @@ pub(crate) async fn one(
         nodes_href: nodes_href(&name),
         profiles_href: format!("/sites/{}/profiles", part(&name)),
         images_href: with_query("/images", &[("site", &name)]),
-        fields: fields::rows(&site.spec, &SiteSpec::new(&name, ""), None, "this site"),
+        fields: fields::rows(&site.spec, &SiteSpec::new("", ""), None, "this site"),
         shell,
         site,
     })
