@@ -14,6 +14,7 @@
 mod actions;
 mod api;
 mod assets;
+mod comparison;
 mod fleet_counts;
 mod format;
 mod pages;
@@ -68,6 +69,13 @@ pub fn router(operators: Router, settings: ConsoleSettings) -> Router {
         .route("/bundles.json", get(pages::bundles::list))
         .route("/bundles/{bundle}", get(pages::bundles::show))
         .route("/bundles/{bundle}/{action}", post(pages::bundles::act))
+        .route("/experiments", get(pages::experiments::list))
+        .route("/experiments.json", get(pages::experiments::list))
+        .route("/experiments/{experiment}", get(pages::experiments::show))
+        .route("/experiments/{experiment}/{action}", post(pages::experiments::act))
+        .route("/tokens", get(pages::tokens::list))
+        .route("/tokens.json", get(pages::tokens::list))
+        .route("/tokens/{token}/{action}", post(pages::tokens::act))
         .route("/images", get(pages::images::list))
         .route("/images.json", get(pages::images::list))
         .route("/images/{site}/{image}", get(pages::images::show))

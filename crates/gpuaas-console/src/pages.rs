@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod batches;
 pub(crate) mod bundles;
 pub(crate) mod claims;
+pub(crate) mod experiments;
 pub(crate) mod fields;
 pub(crate) mod fleet;
 pub(crate) mod fleet_map;
@@ -16,6 +17,7 @@ pub(crate) mod runs;
 pub(crate) mod sites;
 pub(crate) mod slots;
 pub(crate) mod stuck;
+pub(crate) mod tokens;
 
 use askama::Template;
 use axum::Json;

@@ -22,9 +22,11 @@ use crate::{ConsoleSettings, router};
 
 mod answers;
 mod bundles;
+mod experiments;
 mod fleet;
 mod images;
 mod profiles;
+mod tokens;
 
 const TOKEN: &str = "gptoken_planted-secret";
 const T0: Timestamp = Timestamp::from_micros(1_764_000_000_000_000);
