@@ -67,6 +67,13 @@ mod tests {
         );
     }
 
+    /// Scripts are additions: more than this is an application. It is less once it is compressed.
+    #[test]
+    fn own_script_stays_small() {
+        let script = ASSETS.iter().find(|asset| asset.name == SCRIPT).unwrap();
+        assert!(script.bytes.len() < 6 * 1024, "{}", script.bytes.len());
+    }
+
     /// A browser that kept the file of another version would show a broken page.
     #[test]
     fn version_follows_the_bytes() {

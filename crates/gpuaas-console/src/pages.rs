@@ -12,6 +12,7 @@ pub(crate) mod fleet_map;
 pub(crate) mod images;
 pub(crate) mod node;
 pub(crate) mod onboard;
+pub(crate) mod palette;
 pub(crate) mod profiles;
 pub(crate) mod runs;
 pub(crate) mod sites;

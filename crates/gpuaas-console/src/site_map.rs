@@ -79,6 +79,11 @@ pages! {
         "table-versions" "/api/v1/bundles" "gpuaas bundle list";
         "table-sites" "/api/v1/bundles/{bundle}" "gpuaas bundle show BUNDLE";
     ];
+    "/profiles/{profile}" "Profile at every site" key "" [
+        "table-fields" "/api/v1/profiles/{name}" "gpuaas profile show PROFILE";
+        "table-revisions" "/api/v1/audit" "gpuaas audit list";
+        "table-nodes" "/api/v1/nodes" "gpuaas node list";
+    ];
     "/sites/{site}" "Site" key ""
         ["table-settings" "/api/v1/sites/{name}" "gpuaas site show SITE";];
     "/sites/{site}/profiles" "Profiles of a site" key ""
@@ -130,4 +135,68 @@ struct ConsoleMap {
 #[must_use]
 pub fn map() -> impl Serialize {
     ConsoleMap { pages: PAGES, actions: ACTIONS.iter().map(MapAction::from).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use gpuaas_types::access::OPERATIONS;
+
+    fn document(path: &str) -> String {
+        std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    #[test]
+    fn map_of_the_console() {
+        insta::assert_snapshot!(serde_json::to_string_pretty(&map()).unwrap());
+    }
+
+    #[test]
+    fn each_table_is_an_answer_of_the_api_a_command_and_an_element() {
+        let cli = document("../../docs/reference/cli.md");
+        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/templates")).unwrap();
+        let texts = folder.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
+        let templates: String = texts.collect();
+        for table in PAGES.iter().flat_map(|page| page.tables) {
+            let is_known =
+                OPERATIONS.iter().any(|row| row.method == "GET" && row.path == table.api);
+            assert!(is_known, "{}", table.api);
+            let words = table
+                .cli
+                .split(' ')
+                .take_while(|word| !word.starts_with('-') && word.chars().any(char::is_lowercase));
+            let command = words.collect::<Vec<_>>().join(" ");
+            assert!(cli.contains(&format!("\n## {command}\n")), "{command}");
+            let element = [format!("id=\"{}\"", table.id), format!("(\"{}\"", table.id)];
+            let drawn = element.iter().any(|element| templates.contains(element))
+                || templates.contains(&format!("\"{}\")", table.id));
+            assert!(drawn, "{}", table.id);
+        }
+    }
+
+    #[test]
+    fn pages_of_actions_are_in_the_table_and_keys_are_unique() {
+        let (mut paths, mut keys) = (BTreeSet::new(), BTreeSet::new());
+        for page in PAGES {
+            assert!(paths.insert(page.path), "{}", page.path);
+            assert!(page.key.is_empty() || keys.insert(page.key), "{}", page.key);
+        }
+        for page in ACTIONS.iter().flat_map(|action| action.pages) {
+            assert!(paths.contains(page), "{page}");
+        }
+    }
+
+    /// A page that the table lacks is in neither the palette nor the map.
+    #[test]
+    fn each_route_of_a_page_is_in_the_table() {
+        let source = document("src/lib.rs");
+        for line in source.lines().filter(|line| line.contains("get(pages::")) {
+            let path = line.split('"').nth(1).unwrap();
+            let is_page = PAGES.iter().any(|page| page.path == path);
+            let is_other = path == "/" || path.starts_with("/go/") || path.ends_with(".json");
+            assert!(is_page || is_other, "{path}");
+        }
+    }
 }

@@ -25,6 +25,7 @@ mod bundles;
 mod experiments;
 mod fleet;
 mod images;
+mod palette;
 mod profiles;
 mod tokens;
 

@@ -1,6 +1,7 @@
 //! Batches: the list, and one batch with its failures first.
 
 use askama::Template;
+use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use gpuaas_types::MemberState;
@@ -8,10 +9,11 @@ use gpuaas_types::api::List;
 use gpuaas_types::batch::{BatchCounts, BatchMember, BatchResource};
 use serde::Deserialize;
 
-use super::{Shell, draw, failed, name_and_form};
+use super::{Shell, draw, failed, name_and_form, no_such_action, send_form};
+use crate::actions::{BATCH_RESUME, BATCH_STOP, Button};
 use crate::api::Viewer;
 use crate::format::{self, Mark};
-use crate::requests::{PER_PAGE, part, with_query};
+use crate::requests::{PER_PAGE, Reasoned, part, with_query};
 use crate::state::Console;
 
 #[derive(Deserialize)]
@@ -102,6 +104,7 @@ struct BatchPage {
     slowest: String,
     end: String,
     members: Vec<Member>,
+    buttons: Vec<Button>,
 }
 
 /// `GET /batches/BATCH`.
@@ -134,9 +137,57 @@ pub(crate) async fn show(
         slowest: seconds(batch.status.p95_seconds),
         end: batch.status.estimated_end.map_or_else(|| "unknown".to_owned(), format::time),
         members,
+        buttons: buttons(&viewer, &batch),
         shell,
         batch,
     })
+}
+
+fn buttons(viewer: &Viewer, batch: &BatchResource) -> Vec<Button> {
+    let has_ended = batch.status.ended_at.is_some();
+    let is_stopped = batch.status.stop.is_some();
+    let ended = "the batch has ended";
+    let resume = if has_ended {
+        ended
+    } else if is_stopped {
+        ""
+    } else {
+        "only for stopped batches"
+    };
+    let stop = if has_ended {
+        ended
+    } else if is_stopped {
+        "the batch is stopped"
+    } else {
+        ""
+    };
+    let href = |verb: &str| format!("/batches/{}/{verb}", part(&batch.spec.name));
+    vec![
+        Button::new(BATCH_RESUME, href("resume"), viewer, resume),
+        Button::new(BATCH_STOP, href("stop"), viewer, stop),
+    ]
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Reason {
+    #[serde(default)]
+    reason: String,
+}
+
+/// `POST /batches/BATCH/{resume, stop}`.
+pub(crate) async fn act(
+    State(console): State<Console>,
+    viewer: Viewer,
+    Path((name, action)): Path<(String, String)>,
+    Form(form): Form<Reason>,
+) -> Response {
+    if !["resume", "stop"].contains(&&*action) {
+        return no_such_action(&console, &viewer);
+    }
+    let name = part(&name);
+    let body = Reasoned { actor: &viewer.access.name, reason: form.reason.trim() };
+    let path = format!("/api/v1/batches/{name}/{action}");
+    send_form(&console, &viewer, &path, &body, &format!("/batches/{name}")).await
 }
 
 /// What needs a person comes first.
