@@ -3,7 +3,7 @@
 //! Buttons, the palette, the sheet of keys and [`crate::map`] are drawn from this table. Roles are
 //! not in it: they come from the API's own table, [`gpuaas_types::access::OPERATIONS`].
 
-use gpuaas_types::access::{OperationRow, Role, operation};
+use gpuaas_types::access::{OperationRow, Role, Scope, operation};
 
 use crate::api::Viewer;
 
@@ -137,19 +137,35 @@ pub(crate) struct Button {
 }
 
 impl Button {
-    /// The button of `action`; `obstacle` says what else than a role is in the way, if anything is.
+    /// The button of `action` on something of `site`, if the page knows the site. `obstacle` says
+    /// what else than a role is in the way, if anything is.
     pub(crate) fn new(
         action: &'static Action,
         href: String,
         viewer: &Viewer,
+        site: Option<&str>,
         obstacle: &str,
     ) -> Self {
-        let why_not = match action.row().map(|row| row.role) {
-            Some(role) if !viewer.has(role) => format!("needs the role {role}"),
-            Some(_) => obstacle.to_owned(),
+        let why_not = match action.row() {
             None => "no role permits it".to_owned(),
+            Some(row) => missing_role(viewer, row, site).unwrap_or_else(|| obstacle.to_owned()),
         };
         Self { action, href, why_not }
+    }
+}
+
+/// The role that a person lacks for an operation; none: the role is there.
+fn missing_role(viewer: &Viewer, row: &OperationRow, site: Option<&str>) -> Option<String> {
+    let role = row.role;
+    let of_role = || viewer.access.grants.iter().filter(|grant| grant.role.includes(role));
+    match (row.scope, site) {
+        (Scope::Everywhere, _) => (!of_role().any(|grant| grant.holds_at(None)))
+            .then(|| format!("needs the role {role} at every site")),
+        (Scope::Shared, _) | (_, None) => {
+            of_role().next().is_none().then(|| format!("needs the role {role}"))
+        }
+        (_, Some(site)) => (!of_role().any(|grant| grant.holds_at(Some(site))))
+            .then(|| format!("needs the role {role} at site {site}")),
     }
 }
 

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, Method, Request, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use gpuaas_types::Problem;
-use gpuaas_types::access::{AccessView, Role};
+use gpuaas_types::access::AccessView;
 use http_body_util::BodyExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -167,11 +167,6 @@ impl Viewer {
     /// Whether what the page is drawn from is asked for: `.json` behind the path.
     pub(crate) fn wants_json(&self) -> bool {
         self.here.split('?').next().is_some_and(|path| path.ends_with(".json"))
-    }
-
-    /// Whether the person has a role at some site that includes `role`.
-    pub(crate) fn has(&self, role: Role) -> bool {
-        self.access.grants.iter().any(|grant| grant.role.includes(role))
     }
 }
 

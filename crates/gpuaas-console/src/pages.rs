@@ -30,6 +30,7 @@ use gpuaas_types::api::List;
 use gpuaas_types::{Problem, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::api::{Failure, Viewer};
 use crate::assets::{HTMX, ICON, SCRIPT, STYLE};
@@ -41,6 +42,8 @@ use crate::state::Console;
 
 /// Seconds between two looks at a page that shows what moves.
 const REFRESH_SECONDS: u32 = 2;
+/// Seconds between two looks at a page of what only people change.
+const SLOW_REFRESH_SECONDS: u32 = 15;
 
 /// What surrounds every page.
 pub(crate) struct Shell {
@@ -55,6 +58,8 @@ pub(crate) struct Shell {
     pub(crate) as_of: Timestamp,
     /// Whether scripts ask for it again.
     pub(crate) is_live: bool,
+    /// After how many seconds they do.
+    refresh_seconds: u32,
     /// The command that prints the same.
     pub(crate) cli: String,
     /// The request that answers the same.
@@ -75,6 +80,7 @@ impl Shell {
             here: viewer.here.clone(),
             as_of,
             is_live: true,
+            refresh_seconds: REFRESH_SECONDS,
             cli: String::new(),
             api: String::new(),
         }
@@ -83,6 +89,12 @@ impl Shell {
     /// A page that stays as it is until it is asked for again.
     pub(crate) fn still(mut self) -> Self {
         self.is_live = false;
+        self
+    }
+
+    /// A page of what only people change: it is asked for again less often.
+    pub(crate) const fn slow(mut self) -> Self {
+        self.refresh_seconds = SLOW_REFRESH_SECONDS;
         self
     }
 
@@ -97,7 +109,7 @@ impl Shell {
     }
 
     pub(crate) const fn refresh(&self) -> u32 {
-        REFRESH_SECONDS
+        self.refresh_seconds
     }
 
     /// Pages of the navigation.
@@ -268,7 +280,14 @@ pub(crate) async fn home() -> Response {
     redirect("/nodes")
 }
 
-/// `GET /go/NAME`: the node that has this hostname, address, serial number or identifier.
-pub(crate) async fn go(_viewer: Viewer, Path(name): Path<String>) -> Response {
-    redirect(&format!("/nodes/{}", part(name.trim())))
+/// `GET /go/NAME`: the node that has this hostname, address, serial number or identifier, or the run
+/// that has this identifier.
+pub(crate) async fn go(viewer: Viewer, Path(name): Path<String>) -> Response {
+    let name = part(name.trim());
+    let is_id = name.len() == 36 && name.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let run = format!("/api/v1/runs/{name}");
+    if is_id && viewer.api.get::<Value>(&run).await.is_ok() {
+        return redirect(&format!("/runs/{name}"));
+    }
+    redirect(&format!("/nodes/{name}"))
 }

@@ -27,6 +27,7 @@ mod fleet;
 mod images;
 mod palette;
 mod profiles;
+mod states;
 mod tokens;
 
 const TOKEN: &str = "gptoken_planted-secret";

@@ -56,8 +56,8 @@ pub(crate) async fn list(State(console): State<Console>, viewer: Viewer) -> Resp
         let obstacle = if is_own { "requesters cannot approve their own request" } else { "" };
         let href = |verb: &str| format!("/approvals/{}/{verb}", view.id);
         vec![
-            Button::new(APPROVAL_APPROVE, href("approve"), &viewer, obstacle),
-            Button::new(APPROVAL_DENY, href("deny"), &viewer, obstacle),
+            Button::new(APPROVAL_APPROVE, href("approve"), &viewer, Some(&view.site), obstacle),
+            Button::new(APPROVAL_DENY, href("deny"), &viewer, Some(&view.site), obstacle),
         ]
     };
     let line = |view: &ApprovalView| Line {

@@ -53,6 +53,9 @@ pub(crate) async fn list(
         Ok(list) => list,
         Err(failure) => return failed(&viewer, console.now(), &failure),
     };
+    if viewer.wants_json() {
+        return super::json(&list);
+    }
     let shell = Shell::new(&viewer, "Batches", "batches", console.now())
         .sources("gpuaas batch list".to_owned(), path);
     let next = list.next.map(|after| with_query("/batches", &[("after", &after)]));
@@ -161,10 +164,11 @@ fn buttons(viewer: &Viewer, batch: &BatchResource) -> Vec<Button> {
     } else {
         ""
     };
+    let site = Some(&*batch.spec.site);
     let href = |verb: &str| format!("/batches/{}/{verb}", part(&batch.spec.name));
     vec![
-        Button::new(BATCH_RESUME, href("resume"), viewer, resume),
-        Button::new(BATCH_STOP, href("stop"), viewer, stop),
+        Button::new(BATCH_RESUME, href("resume"), viewer, site, resume),
+        Button::new(BATCH_STOP, href("stop"), viewer, site, stop),
     ]
 }
 

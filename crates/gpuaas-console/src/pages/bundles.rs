@@ -57,6 +57,7 @@ pub(crate) async fn list(State(console): State<Console>, viewer: Viewer) -> Resp
         key(a).cmp(&key(b)).then(b.published_at.cmp(&a.published_at))
     });
     let shell = Shell::new(&viewer, "Bundles", "bundles", now)
+        .slow()
         .sources("gpuaas bundle list".to_owned(), PATH.to_owned());
     let waiting = list.items.iter().filter(|one| waits(one)).count();
     let lines = list.items.iter().map(|one| line(one, now)).collect();
@@ -146,6 +147,7 @@ pub(crate) async fn show(
         Err(failure) => (Vec::new(), Some(failure)),
     };
     let shell = Shell::new(&viewer, &bundle.bundle, "bundles", now)
+        .slow()
         .sources(format!("gpuaas bundle show {}", shell_word(&bundle.bundle)), path);
     draw(&BundlePage {
         published: format::time(bundle.published_at),
@@ -179,8 +181,8 @@ fn buttons(viewer: &Viewer, bundle: &BundleView) -> Vec<Button> {
     let not_approved = if built_in.is_empty() { not_approved } else { built_in };
     let href = |verb: &str| format!("/bundles/{}/{verb}", part(&bundle.bundle));
     vec![
-        Button::new(BUNDLE_APPROVE, href("approve"), viewer, built_in),
-        Button::new(BUNDLE_WITHDRAW, href("withdraw"), viewer, not_approved),
+        Button::new(BUNDLE_APPROVE, href("approve"), viewer, None, built_in),
+        Button::new(BUNDLE_WITHDRAW, href("withdraw"), viewer, None, not_approved),
     ]
 }
 

@@ -4,12 +4,11 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use gpuaas_types::Timestamp;
-use gpuaas_types::api::List;
 use gpuaas_types::claim::{ClaimState, ClaimView};
 use gpuaas_types::slot::SlotInventory;
 use serde::Deserialize;
 
-use super::{Shell, draw, failed};
+use super::{Shell, draw, failed, list_or_failure};
 use crate::api::{Failure, Viewer};
 use crate::format::{self, Mark};
 use crate::requests::{PER_PAGE, part, with_query};
@@ -61,11 +60,14 @@ pub(crate) async fn show(
     let limit = PER_PAGE.to_string();
     let pairs = [("filter", &*asked.filter), ("after", &*asked.after), ("limit", &*limit)];
     let path = with_query("/api/v1/admin/slice-claims", &pairs);
-    let (list, failure) = match viewer.api.get::<List<ClaimView>>(&path).await {
-        Ok(list) => (list, None),
-        Err(failure) => (List::whole(Vec::new()), Some(failure)),
-    };
     let now = console.now();
+    let (list, failure) = match list_or_failure::<ClaimView>(&viewer, now, &path).await {
+        Ok(answer) => answer,
+        Err(response) => return response,
+    };
+    if viewer.wants_json() {
+        return super::json(&list);
+    }
     let shell =
         Shell::new(&viewer, "Claims", "claims", now).sources("gpuaas slice show".to_owned(), path);
     draw(&ClaimsPage {

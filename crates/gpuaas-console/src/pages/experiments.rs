@@ -232,10 +232,11 @@ fn member(node: &ExperimentNode) -> Member {
 fn buttons(viewer: &Viewer, experiment: &ExperimentView) -> Vec<Button> {
     let is_running = experiment.state == ExperimentState::Running;
     let obstacle = if is_running { "" } else { "the experiment is over" };
+    let site = Some(&*experiment.site);
     let href = |verb: &str| format!("/experiments/{}/{verb}", part(&experiment.id));
     vec![
-        Button::new(EXPERIMENT_NEXT, href("next"), viewer, obstacle),
-        Button::new(EXPERIMENT_STOP, href("stop"), viewer, obstacle),
+        Button::new(EXPERIMENT_NEXT, href("next"), viewer, site, obstacle),
+        Button::new(EXPERIMENT_STOP, href("stop"), viewer, site, obstacle),
     ]
 }
 

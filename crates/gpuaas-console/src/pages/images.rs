@@ -73,7 +73,7 @@ pub(crate) async fn list(
         "" => "gpuaas image list".to_owned(),
         site => format!("gpuaas image list --site {}", shell_word(site)),
     };
-    let shell = Shell::new(&viewer, "Images", "images", now).sources(cli, path);
+    let shell = Shell::new(&viewer, "Images", "images", now).slow().sources(cli, path);
     let waiting = list.items.iter().filter(|image| image.state == ImageState::Uploaded).count();
     let lines = list.items.iter().map(|image| line(image, now)).collect();
     draw(&ImagesPage { shell, site: asked.site, waiting, lines, failure })
@@ -181,7 +181,7 @@ pub(crate) async fn show(
     let of_site = viewer.api.get::<List<ImageView>>(&with_query(PATH, &[("site", &site)])).await;
     let of_site = of_site.map(|list| list.items).unwrap_or_default();
     let cli = format!("gpuaas image show {} --site {}", shell_word(name), shell_word(&site));
-    let shell = Shell::new(&viewer, &image.name, "images", now).sources(cli, path);
+    let shell = Shell::new(&viewer, &image.name, "images", now).slow().sources(cli, path);
     let parents = image.parents.iter().map(|digest| relative(digest, &of_site)).collect();
     let is_child = |other: &&ImageView| other.parents.contains(&image.sha256);
     let children = of_site.iter().filter(is_child).map(|other| relative(&other.sha256, &of_site));
@@ -199,6 +199,7 @@ pub(crate) async fn show(
             IMAGE_REVOKE,
             format!("{}/revoke", href(&image)),
             &viewer,
+            Some(&image.site),
             revoked(&image),
         )],
         shell,
@@ -238,7 +239,13 @@ fn revoked(image: &ImageView) -> &'static str {
 
 fn buttons(viewer: &Viewer, image: &ImageView) -> Vec<Button> {
     let button = |action, verb: &str| {
-        Button::new(action, format!("{}/{verb}", href(image)), viewer, revoked(image))
+        Button::new(
+            action,
+            format!("{}/{verb}", href(image)),
+            viewer,
+            Some(&image.site),
+            revoked(image),
+        )
     };
     vec![button(IMAGE_APPROVE, "approve"), button(IMAGE_DEPRECATE, "deprecate")]
 }

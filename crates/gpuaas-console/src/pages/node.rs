@@ -131,7 +131,10 @@ fn page(
             .as_ref()
             .map_or(format::run_mark(RunStatus::Waiting), |run| format::run_mark(run.status)),
         waterfall: run.as_ref().map(waterfall::layout),
-        actions: run.as_ref().map(|run| run_buttons(viewer, run)).unwrap_or_default(),
+        actions: run
+            .as_ref()
+            .map(|run| run_buttons(viewer, run, Some(&node.site)))
+            .unwrap_or_default(),
         gates: node.gates.iter().map(|gate| gate_line(gate, now)).collect(),
         runs: runs.iter().map(|run| run_line(run, now)).collect(),
         history: history.map(history_line).collect(),
@@ -208,15 +211,15 @@ const fn ended_word(status: RunStatus) -> &'static str {
     }
 }
 
-/// What may be done with a run, and why not.
-pub(crate) fn run_buttons(viewer: &Viewer, run: &RunView) -> Vec<Button> {
+/// What may be done with a run, and why not; the answer about a run does not name its site.
+pub(crate) fn run_buttons(viewer: &Viewer, run: &RunView, site: Option<&str>) -> Vec<Button> {
     let not_parked = if run.status == RunStatus::Parked { "" } else { "only for parked runs" };
     let ended = format!("the run has already {}", ended_word(run.status));
     let ended = if run.status.is_open() { "" } else { &*ended };
     let href = |verb: &str| format!("/runs/{}/{verb}", run.id);
     vec![
-        Button::new(RUN_RESUME, href("resume"), viewer, not_parked),
-        Button::new(RUN_RETRY, href("retry"), viewer, not_parked),
-        Button::new(RUN_CANCEL, href("cancel"), viewer, ended),
+        Button::new(RUN_RESUME, href("resume"), viewer, site, not_parked),
+        Button::new(RUN_RETRY, href("retry"), viewer, site, not_parked),
+        Button::new(RUN_CANCEL, href("cancel"), viewer, site, ended),
     ]
 }

@@ -122,7 +122,7 @@ fn deeds<'a>(viewer: &'a Viewer, q: &'a str) -> impl Iterator<Item = Deed> + 'a 
     found.map(|action| Deed {
         action,
         href: action.pages.iter().find(|page| !page.contains('{')).copied().unwrap_or_default(),
-        why_not: Button::new(action, String::new(), viewer, "").why_not,
+        why_not: Button::new(action, String::new(), viewer, None, "").why_not,
     })
 }
 

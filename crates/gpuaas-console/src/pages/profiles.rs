@@ -69,6 +69,7 @@ async fn list_of(console: &Console, viewer: &Viewer, site: &str) -> Response {
     }
     let title = if site.is_empty() { "Profiles".to_owned() } else { format!("Profiles of {site}") };
     let shell = Shell::new(viewer, &title, "profiles", now)
+        .slow()
         .sources("gpuaas profile list".to_owned(), path.to_owned());
     let lines = list.items.iter().map(|profile| line(profile, site, now)).collect();
     draw(&ProfilesPage { shell, site: site.to_owned(), lines, failure })
@@ -214,6 +215,7 @@ async fn show_of(
     let nodes_path = query(&nodes_filter, "/api/v1/nodes");
     let nodes = viewer.api.get::<List<NodeView>>(&nodes_path).await;
     let shell = Shell::new(viewer, &format!("Profile {name}"), "profiles", now)
+        .slow()
         .sources(format!("gpuaas profile show {}", shell_word(name)), path);
     let (entries, revisions_failure) = apart(entries);
     let (nodes, nodes_failure) = apart(nodes);

@@ -144,7 +144,7 @@ pub(crate) async fn show(
         created: format::time(run.created_at),
         waterfall: waterfall::layout(&run),
         buckets: buckets.collect(),
-        actions: run_buttons(&viewer, &run),
+        actions: run_buttons(&viewer, &run, None),
         history: run.timeline.iter().rev().take(TIMELINE_LINES).map(history_line).collect(),
         is_cut: run.timeline.len() > TIMELINE_LINES,
         shell,

@@ -141,6 +141,7 @@ pub(crate) async fn one(
     let changes = viewer.api.get::<List<AuditItem>>(&with_query("/api/v1/audit", &pairs)).await;
     let name = site.spec.name.clone();
     let shell = Shell::new(&viewer, &format!("Site {name}"), "sites", now)
+        .slow()
         .sources(format!("gpuaas site show {}", shell_word(&name)), path);
     draw(&SitePage {
         mark: reachability(&site),

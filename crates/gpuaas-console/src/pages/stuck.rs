@@ -64,6 +64,9 @@ pub(crate) async fn show(State(console): State<Console>, viewer: Viewer) -> Resp
             Err(failure) => return failed(&viewer, console.now(), &failure),
         }
     }
+    if viewer.wants_json() {
+        return super::json(&List::whole(nodes));
+    }
     let now = console.now();
     let shell = Shell::new(&viewer, "Stuck", "stuck", now)
         .sources("gpuaas node list --stuck".to_owned(), "/api/v1/nodes/stuck".to_owned());

@@ -73,7 +73,7 @@ pub(crate) async fn list(
         "" => "gpuaas token list".to_owned(),
         filter => format!("gpuaas token list --filter {}", shell_word(filter)),
     };
-    let shell = Shell::new(&viewer, "Tokens", "tokens", now).sources(cli, path);
+    let shell = Shell::new(&viewer, "Tokens", "tokens", now).slow().sources(cli, path);
     let lines = list.items.iter().map(|token| line(&viewer, token, now)).collect();
     draw(&TokensPage {
         shell,
@@ -121,7 +121,7 @@ fn line(viewer: &Viewer, token: &TokenView, now: Timestamp) -> Line {
         created: format!("{} ago", format::age(token.created_at, now)),
         by: token.created_by.clone(),
         form: if is_revoked { String::new() } else { format!("revoke-{}", token.id) },
-        buttons: vec![Button::new(TOKEN_REVOKE, href, viewer, "")],
+        buttons: vec![Button::new(TOKEN_REVOKE, href, viewer, None, "")],
     }
 }
 
