@@ -176,6 +176,35 @@ mod tests {
         }
     }
 
+    /// Somebody copies these lines into a terminal.
+    #[test]
+    fn each_command_that_a_page_shows_exists() {
+        let cli = document("../../docs/reference/cli.md");
+        let mut seen = 0;
+        for folder in ["templates", "src/pages"] {
+            let path = format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"));
+            for entry in std::fs::read_dir(path).unwrap() {
+                let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+                let lines = text.split(">gpuaas ").skip(1).chain(text.split("\"gpuaas ").skip(1));
+                for line in lines {
+                    let is_word = |word: &&str| {
+                        !word.is_empty()
+                            && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+                            && !word.starts_with('-')
+                    };
+                    let words: Vec<_> = line.split([' ', '<', '"']).take_while(is_word).collect();
+                    let command = words.join(" ");
+                    assert!(
+                        cli.contains(&format!("\n## gpuaas {command}\n")),
+                        "{command}: {line:.60}"
+                    );
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 30, "{seen}");
+    }
+
     #[test]
     fn pages_of_actions_are_in_the_table_and_keys_are_unique() {
         let (mut paths, mut keys) = (BTreeSet::new(), BTreeSet::new());
