@@ -54,7 +54,7 @@ async fn refused_json_is_the_problem() {
         let (bench, cookie) = Answers::new().refusing(api, 503, "unavailable").bench().await;
         let (status, headers, body) = bench.get(&format!("{page}.json"), &cookie).await;
         assert_eq!(
-            (status.as_u16(), &*headers["content-type"].to_str().unwrap()),
+            (status.as_u16(), headers["content-type"].to_str().unwrap()),
             (503, "application/problem+json"),
             "{page}: {body}"
         );
