@@ -45,7 +45,8 @@ impl Action {
 
 macro_rules! actions {
     ($($constant:ident $name:literal $title:literal $method:ident $path:literal $operation:literal
-        $cli:literal key $key:literal destructive $destructive:literal on [$($page:literal),+];)+) => {
+        $cli:literal key $key:literal destructive $destructive:literal
+        on [$($page:literal),+];)+) => {
         $(pub(crate) const $constant: &Action = &Action {
             name: $name,
             title: $title,

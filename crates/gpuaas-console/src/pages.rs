@@ -280,8 +280,8 @@ pub(crate) async fn home() -> Response {
     redirect("/nodes")
 }
 
-/// `GET /go/NAME`: the node that has this hostname, address, serial number or identifier, or the run
-/// that has this identifier.
+/// `GET /go/NAME`: the node that has this hostname, address, serial number or identifier, or the
+/// run that has this identifier.
 pub(crate) async fn go(viewer: Viewer, Path(name): Path<String>) -> Response {
     let name = part(name.trim());
     let is_id = name.len() == 36 && name.chars().all(|c| c.is_ascii_hexdigit() || c == '-');

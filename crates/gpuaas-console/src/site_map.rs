@@ -36,7 +36,8 @@ impl Page {
 }
 
 macro_rules! pages {
-    ($($path:literal $title:literal key $key:literal [$($id:literal $api:literal $cli:literal;)*];)+) => {
+    ($($path:literal $title:literal key $key:literal
+        [$($id:literal $api:literal $cli:literal;)*];)+) => {
         /// Every page of the console, those of the navigation in its order.
         pub(crate) const PAGES: &[Page] = &[$(Page {
             path: $path,
@@ -89,7 +90,8 @@ pages! {
     "/sites/{site}/profiles" "Profiles of a site" key ""
         ["table-profiles" "/api/v1/profiles" "gpuaas profile list";];
     "/sites/{site}/profiles/{profile}" "Profile" key "" [
-        "table-fields" "/api/v1/admin/maas-sites/{site}/profiles/{profile}" "gpuaas profile show PROFILE";
+        "table-fields" "/api/v1/admin/maas-sites/{site}/profiles/{profile}"
+            "gpuaas profile show PROFILE";
         "table-revisions" "/api/v1/audit" "gpuaas audit list";
         "table-nodes" "/api/v1/nodes" "gpuaas node list";
     ];

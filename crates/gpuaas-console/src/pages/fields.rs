@@ -26,7 +26,7 @@ fn object(spec: &impl Serialize) -> Map<String, Value> {
     }
 }
 
-/// Rows of `spec`, in the order of its fields: those that differ from `default` are marked `origin`.
+/// Rows of `spec`, in the order of its fields. What differs from `default` is marked `origin`.
 pub(crate) fn rows<S: Serialize>(
     spec: &S,
     default: &S,

@@ -13,7 +13,8 @@ fn node(name: &str, arm: &str, seconds: f64) -> Value {
 
 fn measure(name: &str, shift: f64, verdict: &str) -> Value {
     json!({
-        "name": name, "test": "rank_sum", "n_a": 8, "n_b": 8, "p50_a": 550.0, "p50_b": 550.0 + shift,
+        "name": name, "test": "rank_sum", "n_a": 8, "n_b": 8,
+        "p50_a": 550.0, "p50_b": 550.0 + shift,
         "p95_a": 660.0, "p95_b": 660.0 + shift, "shift_seconds": shift,
         "interval_seconds": [shift - 30.0, shift + 30.0], "p": 0.01, "p_adjusted": 0.02,
         "verdict": verdict,

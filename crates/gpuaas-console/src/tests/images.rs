@@ -22,7 +22,8 @@ fn loaded() -> Answers {
     ];
     one["lint"] = json!({
         "sha256": "b".repeat(64), "errors": 1, "warnings": 2, "codes": ["no_kernel"],
-        "file_type": "tgz", "linted_by": "gpuaas 0.1.0", "actor": "ci", "at": "2025-11-24T09:00:00Z",
+        "file_type": "tgz", "linted_by": "gpuaas 0.1.0", "actor": "ci",
+        "at": "2025-11-24T09:00:00Z",
     });
     one["history"] = json!([
         {"at": "2025-11-24T09:00:00Z", "actor": "ci", "to": "built", "reason": "", "statement": {}},
