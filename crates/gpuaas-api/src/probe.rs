@@ -185,9 +185,7 @@ fn explain(error: &Error, request: ProbeRequest) -> Problem {
         }
     }
     match error {
-        Error::Unavailable { text, .. } | Error::UnknownOutcome { text, .. } => {
-            problem(ProblemCode::MaasUnreachable).with_detail(text)
-        }
+        Error::Unavailable { text, .. } | Error::UnknownOutcome { text, .. } => unreachable(text),
         Error::ServerError { .. } => {
             problem(ProblemCode::MaasUnreachable).with_detail(error.to_string())
         }
@@ -204,6 +202,26 @@ fn explain(error: &Error, request: ProbeRequest) -> Problem {
         }
         Error::Refused { .. } => problem(ProblemCode::NotAMaas).with_detail(error.to_string()),
     }
+}
+
+/// A region that gave no answer. The words are those of rustls.
+fn unreachable(text: &str) -> Problem {
+    let found = problem(ProblemCode::MaasUnreachable).with_detail(text);
+    if text.contains("UnknownIssuer") {
+        return found.with_hint(
+            "this host does not know the authority of the region's certificate: give it with \
+             `--ca-file FILE` of `gpuaas site add` and `gpuaas site set`",
+        );
+    }
+    if text.contains("peer certificate") {
+        return found.with_hint(
+            "look at the certificate's names and dates: `openssl s_client -connect HOST:PORT </dev/null`",
+        );
+    }
+    if text.contains("InvalidContentType") {
+        return found.with_hint("the port speaks plain http: write http:// in `--url`");
+    }
+    found
 }
 
 fn clock_skew(seconds_behind: Option<i64>) -> Problem {

@@ -47,7 +47,10 @@ pub(crate) async fn check_image(shared: &Shared, site: &Site, session: &RunSessi
                 have.join(", ")
             ),
             Approved::Digests(_) => {
-                format!("MAAS has no {wanted} for {architecture}; it has {}; {choose}", have.join(", "))
+                format!(
+                    "MAAS has no {wanted} for {architecture}; it has {}; {choose}",
+                    have.join(", ")
+                )
             }
         });
     };

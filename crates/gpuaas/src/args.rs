@@ -62,7 +62,7 @@ pub use bundle::{
     BundleRenderArgs, BundleRotateKeyArgs, BundleShowArgs, BundleTrustArgs, BundleWithdrawArgs,
     RegistryArgs,
 };
-pub use console::{ConsoleCommand, ConsoleOpenArgs};
+pub use console::{ConsoleCommand, ConsoleMapArgs, ConsoleOpenArgs};
 pub use context::{ContextAddArgs, ContextCommand, ContextListArgs, ContextNameArgs};
 pub use doctor::DoctorArgs;
 pub use events::{

@@ -8,7 +8,9 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use serde::Serialize;
 
-use crate::args::{ConsoleCommand, ConsoleOpenArgs};
+use serde_json::Value;
+
+use crate::args::{ConsoleCommand, ConsoleMapArgs, ConsoleOpenArgs, Format};
 
 /// What starts the user's browser on a desktop (xdg-utils).
 const OPENER: &str = "xdg-open";
@@ -25,7 +27,10 @@ struct Address {
 /// # Errors
 /// What the control plane refused.
 pub(crate) async fn run(command: ConsoleCommand, terminal: &mut Terminal) -> Result<(), Failure> {
-    let ConsoleCommand::Open(ConsoleOpenArgs { print, api }) = command;
+    let ConsoleOpenArgs { print, api } = match command {
+        ConsoleCommand::Open(args) => args,
+        ConsoleCommand::Map(args) => return map(&args, terminal),
+    };
     let (url, expires_in_seconds) = ApiClient::from_args(&api)?.console_address().await?;
     let is_opened = !print && starts_browser(&url);
     output::print(
@@ -40,6 +45,23 @@ pub(crate) async fn run(command: ConsoleCommand, terminal: &mut Terminal) -> Res
             }
         },
     )
+}
+
+/// What the console has: for people its pages and commands, for programs everything.
+fn map(args: &ConsoleMapArgs, terminal: &mut Terminal) -> Result<(), Failure> {
+    let format = if args.json { Format::Json } else { Format::Table };
+    output::print(terminal, format, &gpuaas_console::map(), |map, _: Style| {
+        let map = serde_json::to_value(map).unwrap_or_default();
+        let rows = |list: &str, first: &str, second: &str| -> String {
+            let items = map[list].as_array().into_iter().flatten();
+            let row = |item: &Value| {
+                let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
+                format!("{:<36} {}\n", text(first), text(second))
+            };
+            items.map(row).collect()
+        };
+        format!("{}\n{}", rows("pages", "path", "title"), rows("actions", "name", "cli"))
+    })
 }
 
 fn starts_browser(url: &str) -> bool {

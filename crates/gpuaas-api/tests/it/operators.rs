@@ -79,6 +79,17 @@ async fn a_site_that_maas_does_not_confirm_is_not_stored() {
         assert!(!answer.json()["hint"].as_str().unwrap().is_empty(), "{code}");
         no_site(&rig.store).await;
     }
+    for (tls, named) in [
+        ("invalid peer certificate: UnknownIssuer", "--ca-file"),
+        ("invalid peer certificate: Expired", "dates"),
+        ("received corrupt message of type InvalidContentType", "http://"),
+    ] {
+        let rig = Rig::new().await;
+        *rig.maas.version.lock().unwrap() = Err(TransportError::Connect(tls.to_owned()));
+        let answer = rig.post("/api/v1/sites", site("lab")).await;
+        assert_eq!(answer.code(), "maas_unreachable");
+        assert!(answer.json()["hint"].as_str().unwrap().contains(named), "{tls}");
+    }
     let user = r#"{"username":"alice","is_superuser":false}"#;
     let skew = "Authorization Error: 'Expired timestamp: given 1795190400 and now 1795190999 has a greater difference than threshold 300'";
     let keys: [(Reply, &str, u16); 4] = [

@@ -8,6 +8,16 @@ use gpuaas_client::arguments::ApiArgs;
 pub enum ConsoleCommand {
     /// Open the console in a browser, signed in.
     Open(ConsoleOpenArgs),
+    /// List the console's pages and actions, each with its command. Asks no control plane.
+    Map(ConsoleMapArgs),
+}
+
+/// `gpuaas console map`.
+#[derive(Debug, Clone, Args)]
+pub struct ConsoleMapArgs {
+    /// Print one JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `gpuaas console open`.

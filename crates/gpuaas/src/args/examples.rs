@@ -79,6 +79,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
         "node converge-telemetry",
         "gpuaas node converge-telemetry --host j22u11.example --user ubuntu --dry-run",
     ),
+    ("console map", "gpuaas console map --json"),
     ("console open", "gpuaas console open --print"),
     ("batch start", "gpuaas batch start rack-22.yaml --dry-run"),
     ("batch list", "gpuaas batch list"),

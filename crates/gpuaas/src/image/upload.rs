@@ -159,13 +159,15 @@ pub(super) async fn send(
     let state = state.map_err(|error| upload_failure(&error))?;
     let earlier = state.read().map_err(|error| upload_failure(&error))?;
     let config = region_config(wanted).await?;
-    let verdict = verdict(wanted, terminal)?;
     let address = earlier.as_ref().and_then(|state| state.address.as_deref());
     let config = pinned(config, address).map_err(|error| region_failure(&error))?;
     let region_url = config.base_url.clone();
     let address = config.address.map(|address| address.to_string());
     let now = Arc::new(|| RealClock.now().as_micros() / 1_000_000);
     let client = Client::new(&config, now).map_err(|error| region_failure(&error))?;
+    // A key that the region refuses is told now, and not after minutes of reading the file.
+    client.whoami().await.map_err(|error| region_failure(&error))?;
+    let verdict = verdict(wanted, terminal)?;
     let name = match earlier.filter(|state| state.uploaded_at_seconds.is_none()) {
         // Begun on another day.
         Some(state) => state.name,
