@@ -31,6 +31,7 @@ mod python;
 mod ratchet;
 mod real_host;
 mod scratch;
+mod screenshots;
 mod setup;
 mod slow_tests;
 mod source_lints;
@@ -65,6 +66,7 @@ Commands:
   first-hour    Run the README's blocks in a fresh clone, then 60 mistakes, and say how
                 they were answered
   cases         Run cases from the field (docs/cases.md): a small input, commands, and what they print
+  screenshots   Draw the README's pictures of the console from a seeded lab
   api-check     Hold a running control plane to its OpenAPI document with Schemathesis, as each role
   graph         Print the crate graph and check it against the rules
 
@@ -109,6 +111,8 @@ fn dispatch(args: &[String]) -> Outcome {
         "vm" => vm::run(rest),
         "cases" if help => print_help(cases::HELP),
         "cases" => cases::run(rest),
+        "screenshots" if help => print_help(screenshots::HELP),
+        "screenshots" => screenshots::run(rest),
         "api-check" if help => print_help(api_check::HELP),
         "api-check" => api_check::run(rest),
         "graph" if help => print_help(graph::HELP),

@@ -153,11 +153,16 @@ fn we_believe(node: &NodeView, facts: &Facts, now: Timestamp) -> String {
         Some(span) if run.status.is_open() => {
             let bucket = run.step.row().bucket;
             let time = elapsed_as_text(now.seconds_since(span.from));
-            format!("{} at step {} (bucket {bucket}) for {time}", run.status, run.step)
+            format!("is {} at step {} (bucket {bucket}) for {time}", run.status, run.step)
         }
-        _ => format!("{} at step {}", run.status, run.step),
+        _ => match run.status {
+            RunStatus::Succeeded => "succeeded".to_owned(),
+            RunStatus::Failed => format!("failed at step {}", run.step),
+            RunStatus::Cancelled => format!("was cancelled at step {}", run.step),
+            open => format!("is {open} at step {}", run.step),
+        },
     };
-    format!("We believe: {name}; its {} run is {place}.", run.kind)
+    format!("We believe: {name}; its {} run {place}.", run.kind)
 }
 
 fn limits(

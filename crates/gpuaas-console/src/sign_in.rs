@@ -58,12 +58,17 @@ pub(crate) async fn sign_in(
     }
 }
 
-/// `GET /login/once/CODE`.
-pub(crate) async fn once(State(console): State<Console>, Path(code): Path<String>) -> Response {
+/// `GET /login/once/CODE?next=PATH`.
+pub(crate) async fn once(
+    State(console): State<Console>,
+    Path(code): Path<String>,
+    Query(Next { next }): Query<Next>,
+) -> Response {
+    let next = own_path(next.as_deref());
     match console.codes().take(&code, console.wall()) {
-        Some(token) => begin(&console, &token, "/nodes"),
+        Some(token) => begin(&console, &token, next),
         None => draw(&LoginPage {
-            next: "/nodes",
+            next,
             failure: Some(
                 "This address has been used or has expired. Run `gpuaas console open` for another.",
             ),
