@@ -31,8 +31,13 @@ pub(super) struct Package {
 pub(super) struct Programs {
     control_plane: PathBuf,
     agent: PathBuf,
+    /// The bill of materials of each.
+    bills: [PathBuf; 2],
     completions: [(&'static str, String); 3],
 }
+
+/// Folder of the bills of materials.
+const BILLS: &str = "usr/share/gpuaas";
 
 /// Shell, and the file that it looks for.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -63,12 +68,22 @@ License: Apache-2.0
 impl Programs {
     /// # Errors
     /// The control plane's executable does not run here.
-    pub(super) fn new([control_plane, agent]: &[PathBuf; 2]) -> Result<Self, String> {
+    pub(super) fn new(
+        [control_plane, agent]: &[PathBuf; 2],
+        bills: [PathBuf; 2],
+    ) -> Result<Self, String> {
         let mut completions = COMPLETIONS.map(|(_, path)| (path, String::new()));
         for ((shell, _), (_, text)) in COMPLETIONS.iter().zip(&mut completions) {
             *text = proc::quiet(Command::new(control_plane).args(["completion", shell]))?;
         }
-        Ok(Self { control_plane: control_plane.clone(), agent: agent.clone(), completions })
+        Ok(Self { control_plane: control_plane.clone(), agent: agent.clone(), bills, completions })
+    }
+
+    fn bills(bills: &[PathBuf]) -> impl Iterator<Item = Entry> {
+        bills.iter().map(|bill| {
+            let name = bill.file_name().unwrap_or_default().to_string_lossy();
+            Entry::copy(format!("{BILLS}/{name}"), 0o644, bill.clone())
+        })
     }
 
     /// The manual pages, compressed as Debian has them, written below `folder`.
@@ -141,6 +156,7 @@ fn control_plane(source: &Source, programs: &Programs, folder: &Path) -> Result<
     entries.extend(documents.map(|(name, from)| document(source, "gpuaas", name, from)));
     entries.push(copyright("gpuaas"));
     entries.extend(programs.completions.iter().map(|(path, text)| Entry::text(*path, text)));
+    entries.extend(Programs::bills(&programs.bills));
     entries.extend(programs.manual(folder)?);
     Ok(Package {
         name: "gpuaas",
@@ -165,7 +181,8 @@ that it gives to nodes.",
 
 fn agent(source: &Source, programs: &Programs) -> Package {
     let scripts = source.root.join("ops/deb/gpuaas-node-agent");
-    let entries = vec![
+    let [_, bill] = &programs.bills;
+    let mut entries = vec![
         Entry::copy("usr/bin/gpuaas-node-agent", 0o755, programs.agent.clone()),
         Entry::copy(
             "usr/lib/systemd/system/gpuaas-node-agent.service",
@@ -175,6 +192,7 @@ fn agent(source: &Source, programs: &Programs) -> Package {
         document(source, "gpuaas-node-agent", "packages.md", "docs/packages.md"),
         copyright("gpuaas-node-agent"),
     ];
+    entries.extend(Programs::bills(std::slice::from_ref(bill)));
     Package {
         name: "gpuaas-node-agent",
         summary: "agent of a GPU host that GPUaaS manages",

@@ -5,6 +5,8 @@
 
 mod contents;
 mod debian;
+mod dependencies;
+mod sbom;
 mod source;
 mod stage;
 
@@ -13,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use self::contents::Programs;
+use self::dependencies::Dependencies;
 use self::source::Source;
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
@@ -29,17 +32,19 @@ Usage: cargo xtask dist [--profile P] [--only deb|tar] [--out DIR] [--bin DIR] [
 --bin DIR       Take gpuaas and gpuaas-node-agent from there, instead of building static ones
 --quick         Compress fast instead of well
 
-Writes NAME_VERSION_ARCHITECTURE.deb and .tar.xz, NAME.debug with the debug information, and SHA256SUMS.
+Writes NAME_VERSION_ARCHITECTURE.deb and .tar.xz, NAME.debug with the debug information,
+NAME.cdx.json with the crates in it (CycloneDX), and SHA256SUMS.
 The version has the time and the commit, unless the commit has the tag of the version.
 Needs dpkg-deb, and objcopy (binutils). docs/packages.md describes the packages.";
 
 /// The executables, and the profile that each is built with.
 const EXECUTABLES: [(&str, &str); 2] = [("gpuaas", "release"), ("gpuaas-node-agent", "agent")];
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 9] = [
     ("dpkg-deb", "dpkg"),
     ("objcopy", "binutils"),
     ("objdump", "binutils"),
     ("git", "git"),
+    ("python3", "python3"),
     ("tar", "tar"),
     ("xz", "xz-utils"),
     ("gzip", "gzip"),
@@ -112,7 +117,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let out = request.out.clone().unwrap_or_else(|| workspace.target.join("packages"));
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let folder = stage::Folder::create(&out)?;
-    let programs = Programs::new(&executables(&workspace, &request, folder.path())?)?;
+    let programs = executables(&workspace, &request, folder.path())?;
+    let programs = describe(&source, &programs, folder.path())?;
     let files = write_all(&request, &source, &programs, folder.path(), &out)?;
     for file in files {
         println!("{}", file.display());
@@ -147,6 +153,22 @@ fn executables(
     Ok(copies)
 }
 
+/// Adds to each executable the list of its crates, and writes its bill of materials to `folder`.
+fn describe(source: &Source, programs: &[PathBuf; 2], folder: &Path) -> Result<Programs, String> {
+    let mut bills = [PathBuf::new(), PathBuf::new()];
+    for (((name, _), program), bill) in EXECUTABLES.iter().zip(programs).zip(&mut bills) {
+        let list = Dependencies::resolve(&source.root, name)?;
+        list.embed(program, folder)?;
+        *bill = folder.join(bill_name(name));
+        sbom::write(source, &list, program, bill)?;
+    }
+    Programs::new(programs, bills)
+}
+
+fn bill_name(name: &str) -> String {
+    format!("{name}.cdx.json")
+}
+
 /// Writes every file of the delivery to `out`, and returns their paths in order.
 fn write_all(
     request: &Request,
@@ -172,10 +194,12 @@ fn write_all(
         }
     }
     for (name, _) in EXECUTABLES {
-        let file = out.join(format!("{name}.debug"));
-        stage::copy(&folder.join(format!("{name}.debug")), &file)?;
-        stage::set_mode(&file, 0o644)?;
-        files.push(file);
+        for part in [format!("{name}.debug"), bill_name(name)] {
+            let file = out.join(&part);
+            stage::copy(&folder.join(&part), &file)?;
+            stage::set_mode(&file, 0o644)?;
+            files.push(file);
+        }
     }
     files.push(sums(out, &files)?);
     Ok(files)

@@ -15,6 +15,10 @@ pub(super) struct Source {
     pub(super) root: PathBuf,
     /// Version of the packages (deb-version(7)).
     pub(super) version: String,
+    /// The commit, in full.
+    pub(super) commit: String,
+    /// Whether the files are the commit's.
+    pub(super) clean: bool,
     /// Time of every file, in seconds since 1970.
     pub(super) seconds: u64,
     /// Debian's name of the processor.
@@ -46,6 +50,8 @@ impl Source {
         Ok(Self {
             root: workspace.root.clone(),
             version: version(released && clean, date, commit, clean),
+            commit: commit.to_owned(),
+            clean,
             seconds: seconds.parse().map_err(|_| format!("invalid time `{seconds}`"))?,
             architecture: match std::env::consts::ARCH {
                 "x86_64" => "amd64",
@@ -53,6 +59,16 @@ impl Source {
                 other => return Err(format!("no Debian architecture is known for {other}")),
             },
         })
+    }
+
+    /// The time as RFC 3339 writes it.
+    ///
+    /// # Errors
+    /// What date(1) said.
+    pub(super) fn time(&self) -> Result<String, String> {
+        let mut date = Command::new("date");
+        date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]).arg(format!("--date=@{}", self.seconds));
+        proc::quiet(&mut date).map(|said| said.trim().to_owned())
     }
 }
 

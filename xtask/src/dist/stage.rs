@@ -109,6 +109,17 @@ pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// Checksum of a file, in hexadecimal digits.
+///
+/// # Errors
+/// What sha256sum said.
+pub(crate) fn sha256(file: &Path) -> Result<String, String> {
+    let said = proc::quiet(Command::new("sha256sum").arg("--").arg(file))?;
+    // A backslash comes first if the name has characters that are escaped.
+    let sum = said.trim_start_matches('\\').split(' ').next().unwrap_or_default();
+    Ok(sum.to_owned())
+}
+
 /// Packs the folder `tree`, which the archive names, for systems without dpkg.
 ///
 /// # Errors

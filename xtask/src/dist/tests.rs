@@ -23,6 +23,8 @@ fn deliver(out: &Path) -> Vec<PathBuf> {
     let source = Source {
         root,
         version: "0.1.0~git1".to_owned(),
+        commit: "84172c27aa00".to_owned(),
+        clean: true,
         seconds: 1_700_000_000,
         architecture: "amd64",
     };
@@ -33,7 +35,7 @@ fn deliver(out: &Path) -> Vec<PathBuf> {
         stage::copy(Path::new("/bin/true"), copy).unwrap();
         debug_info::split(copy).unwrap();
     }
-    let programs = Programs::new(&copies).unwrap();
+    let programs = describe(&source, &copies, folder.path()).unwrap();
     write_all(&request, &source, &programs, folder.path(), out).unwrap()
 }
 
@@ -45,7 +47,7 @@ fn two_builds_give_the_same_bytes() {
     }
     let outs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let [first, second] = outs.each_ref().map(|out| deliver(out.path()));
-    assert_eq!(first.len(), 7, "{first:?}");
+    assert_eq!(first.len(), 9, "{first:?}");
     for (one, other) in first.iter().zip(&second) {
         assert!(fs::read(one).unwrap() == fs::read(other).unwrap(), "{}", one.display());
     }
@@ -56,6 +58,49 @@ fn two_builds_give_the_same_bytes() {
         .current_dir(outs[0].path())
         .status();
     assert!(sums.unwrap().success());
+}
+
+/// A name and a version for each crate of the bill `file`, sorted.
+fn components(file: &Path) -> Vec<(String, String)> {
+    let bill: serde_json::Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    assert!(bill["serialNumber"].as_str().unwrap().starts_with("urn:uuid:"));
+    let crates = bill["components"].as_array().unwrap().iter();
+    let crates = crates.filter(|one| one["purl"].as_str().unwrap().starts_with("pkg:cargo/"));
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let mut found: Vec<_> = crates.map(|one| (text(&one["name"]), text(&one["version"]))).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn each_packaged_executable_carries_the_list_of_its_bill() {
+    if let Some((tool, _)) = TOOLS.iter().find(|(tool, _)| proc::find(tool).is_none()) {
+        eprintln!("SKIPPED: there is no {tool}");
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let files = deliver(out.path());
+    let root = out.path().join("root");
+    let package = files.iter().find(|file| file.to_string_lossy().ends_with("_amd64.deb"));
+    let mut dpkg = Command::new("dpkg-deb");
+    proc::quiet(dpkg.arg("--extract").arg(package.unwrap()).arg(&root)).unwrap();
+    for (name, _) in EXECUTABLES {
+        let program = root.join("usr/lib/gpuaas").join(name);
+        let list = dependencies::tests::embedded(&program, out.path());
+        let mut listed: Vec<_> = list
+            .packages
+            .into_iter()
+            .filter(|one| !one.root)
+            .map(|one| (one.name, one.version))
+            .collect();
+        listed.sort();
+        assert!(listed.len() > 100, "{name}: {}", listed.len());
+        let bill = out.path().join(bill_name(name));
+        assert_eq!(components(&bill), listed);
+        let packaged = root.join("usr/share/gpuaas").join(bill_name(name));
+        assert_eq!(fs::read(packaged).unwrap(), fs::read(&bill).unwrap());
+        assert!(Command::new(program).status().unwrap().success());
+    }
 }
 
 /// The agent's unit of the package is that of the node bootstrap, with other paths.

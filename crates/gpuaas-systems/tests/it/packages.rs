@@ -24,7 +24,7 @@ const TOOLS: [&str; 4] = ["dpkg-deb", "objcopy", "xz", "sha256sum"];
 const INSTALL_TOOLS: [&str; 5] =
     ["dpkg", "unshare", "systemd-sysusers", "systemd-tmpfiles", "deb-systemd-helper"];
 /// Every file of the control plane's package but the manual, with its mode.
-const CONTROL_PLANE: [&str; 20] = [
+const CONTROL_PLANE: [&str; 22] = [
     "-rw-r----- etc/gpuaas/serve.yaml",
     "lrwxrwxrwx usr/bin/gpuaas",
     "-rwxr-xr-x usr/lib/gpuaas/gpuaas",
@@ -42,15 +42,18 @@ const CONTROL_PLANE: [&str; 20] = [
     "-rw-r--r-- usr/share/doc/gpuaas/packages.md",
     "-rw-r--r-- usr/share/doc/gpuaas/serve.yaml",
     "-rw-r--r-- usr/share/fish/vendor_completions.d/gpuaas.fish",
+    "-rw-r--r-- usr/share/gpuaas/gpuaas-node-agent.cdx.json",
+    "-rw-r--r-- usr/share/gpuaas/gpuaas.cdx.json",
     "-rw-r--r-- usr/share/man/man1/gpuaas-node-onboard.1.gz",
     "-rw-r--r-- usr/share/man/man1/gpuaas.1.gz",
     "-rw-r--r-- usr/share/zsh/vendor-completions/_gpuaas",
 ];
-const AGENT: [&str; 4] = [
+const AGENT: [&str; 5] = [
     "-rwxr-xr-x usr/bin/gpuaas-node-agent",
     "-rw-r--r-- usr/lib/systemd/system/gpuaas-node-agent.service",
     "-rw-r--r-- usr/share/doc/gpuaas-node-agent/copyright",
     "-rw-r--r-- usr/share/doc/gpuaas-node-agent/packages.md",
+    "-rw-r--r-- usr/share/gpuaas/gpuaas-node-agent.cdx.json",
 ];
 /// Unit, and the exposure that `systemd-analyze security` may say, times ten.
 const UNITS: [(&str, &str); 3] = [
