@@ -23,6 +23,7 @@ mod lint;
 mod machine_speed;
 mod making;
 mod metadata;
+mod oci;
 mod orphans;
 mod outcome;
 mod postgres;
@@ -60,7 +61,7 @@ Commands:
   lint [PART]   Check the sources; parts: sources, graph, deny, fmt, clippy
                 (default: all)
   agent         Build the node agent as nodes get it: one static executable
-  dist          Build the Debian packages and archives of the control plane and the agent
+  dist          Build packages, archives and the container image of the control plane and the agent
   real-host     Boot a real host in namespaces of its own, and run the bundles on it
   vm            Boot a machine of software, and run the slice host's units and the agent on it
   first-hour    Run the README's blocks in a fresh clone, then 60 mistakes, and say how

@@ -79,6 +79,24 @@ impl Programs {
         Ok(Self { control_plane: control_plane.clone(), agent: agent.clone(), bills, completions })
     }
 
+    /// Both executables.
+    pub(super) fn executables(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.control_plane, &self.agent].into_iter()
+    }
+
+    /// What a control plane needs to run, with the bills and the licence.
+    pub(super) fn essential(&self) -> Vec<Entry> {
+        let mut entries = vec![
+            // The agent that nodes get lies beside the executable, which is where `serve` looks for it.
+            Entry::copy("usr/lib/gpuaas/gpuaas", 0o755, self.control_plane.clone()),
+            Entry::copy("usr/lib/gpuaas/gpuaas-node-agent", 0o755, self.agent.clone()),
+            Entry::link("usr/bin/gpuaas", "../lib/gpuaas/gpuaas"),
+            copyright("gpuaas"),
+        ];
+        entries.extend(Self::bills(&self.bills));
+        entries
+    }
+
     fn bills(bills: &[PathBuf]) -> impl Iterator<Item = Entry> {
         bills.iter().map(|bill| {
             let name = bill.file_name().unwrap_or_default().to_string_lossy();
@@ -124,11 +142,8 @@ pub(super) fn packages(
 
 fn control_plane(source: &Source, programs: &Programs, folder: &Path) -> Result<Package, String> {
     let root = &source.root;
-    let mut entries = vec![
-        // The agent that nodes get lies beside the executable, which is where `serve` looks for it.
-        Entry::copy("usr/lib/gpuaas/gpuaas", 0o755, programs.control_plane.clone()),
-        Entry::copy("usr/lib/gpuaas/gpuaas-node-agent", 0o755, programs.agent.clone()),
-        Entry::link("usr/bin/gpuaas", "../lib/gpuaas/gpuaas"),
+    let mut entries = programs.essential();
+    entries.extend([
         Entry::copy("etc/gpuaas/serve.yaml", 0o640, root.join("ops/deb/gpuaas/serve.yaml")),
         Entry::copy(
             "usr/lib/tmpfiles.d/gpuaas.conf",
@@ -140,7 +155,7 @@ fn control_plane(source: &Source, programs: &Programs, folder: &Path) -> Result<
             0o644,
             root.join("ops/systemd/gpuaas.sysusers"),
         ),
-    ];
+    ]);
     entries.extend(UNITS.map(|unit| {
         Entry::copy(
             format!("usr/lib/systemd/system/{unit}"),
@@ -154,9 +169,7 @@ fn control_plane(source: &Source, programs: &Programs, folder: &Path) -> Result<
         ("serve.yaml", "docs/reference/serve.yaml"),
     ];
     entries.extend(documents.map(|(name, from)| document(source, "gpuaas", name, from)));
-    entries.push(copyright("gpuaas"));
     entries.extend(programs.completions.iter().map(|(path, text)| Entry::text(*path, text)));
-    entries.extend(Programs::bills(&programs.bills));
     entries.extend(programs.manual(folder)?);
     Ok(Package {
         name: "gpuaas",

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: Debian packages and archives of the executables that ship.
+//! `cargo xtask dist`: Debian packages, archives and a container image of the executables that ship.
 //!
 //! The same commit gives the same bytes: the time in every file is the commit's, the order is fixed,
 //! and the executables name no folder of this machine.
@@ -6,7 +6,11 @@
 mod contents;
 mod debian;
 mod dependencies;
+mod image;
+mod provenance;
+mod request;
 mod sbom;
+mod signing;
 mod source;
 mod stage;
 
@@ -16,6 +20,7 @@ use std::process::{Command, ExitCode};
 
 use self::contents::Programs;
 use self::dependencies::Dependencies;
+use self::request::{Form, Request};
 use self::source::Source;
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
@@ -24,16 +29,18 @@ use crate::{debug_info, proc, static_build};
 pub(crate) const HELP: &str = "\
 Build the packages gpuaas and gpuaas-node-agent, and print their files.
 
-Usage: cargo xtask dist [--profile P] [--only deb|tar] [--out DIR] [--bin DIR] [--quick]
+Usage: cargo xtask dist [--profile P] [--only FORM] [--out DIR] [--bin DIR] [--sign-key FILE] [--quick]
 
---profile P     Profile of both executables [default: release, and agent for the agent]
---only deb|tar  Write only Debian packages, or only archives for other systems
---out DIR       Folder to write to [default: target/packages]
---bin DIR       Take gpuaas and gpuaas-node-agent from there, instead of building static ones
---quick         Compress fast instead of well
+--profile P      Profile of both executables [default: release, and agent for the agent]
+--only FORM      Write only Debian packages (deb), archives for other systems (tar), or the
+                 container image of the control plane (oci)
+--out DIR        Folder to write to [default: target/packages]
+--bin DIR        Take gpuaas and gpuaas-node-agent from there, instead of building static ones
+--sign-key FILE  Sign the checksums with this Ed25519 key of ssh-keygen
+--quick          Compress fast instead of well
 
-Writes NAME_VERSION_ARCHITECTURE.deb and .tar.xz, NAME.debug with the debug information,
-NAME.cdx.json with the crates in it (CycloneDX), and SHA256SUMS.
+Writes NAME_VERSION_ARCHITECTURE.deb, .tar.xz and .oci.tar, NAME.debug with the debug information,
+NAME.cdx.json with the crates in it (CycloneDX), provenance.intoto.json (SLSA), and SHA256SUMS.
 The version has the time and the commit, unless the commit has the tag of the version.
 Needs dpkg-deb, and objcopy (binutils). docs/packages.md describes the packages.";
 
@@ -51,64 +58,11 @@ const TOOLS: [(&str, &str); 9] = [
     ("sha256sum", "coreutils"),
 ];
 
-/// The arguments of the command.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Request {
-    profile: Option<String>,
-    only: Option<Form>,
-    out: Option<PathBuf>,
-    bin: Option<PathBuf>,
-    quick: bool,
-}
-
-/// Form of a package.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Deb,
-    Tar,
-}
-
-impl Request {
-    fn parse(args: &[String]) -> Result<Self, String> {
-        let mut request = Self::default();
-        let mut rest = args.iter();
-        while let Some(arg) = rest.next() {
-            if arg == "--quick" {
-                request.quick = true;
-                continue;
-            }
-            if !["--profile", "--only", "--out", "--bin"].contains(&arg.as_str()) {
-                return Err(format!("there is no argument `{arg}`; see cargo xtask dist --help"));
-            }
-            let value = rest.next().ok_or_else(|| format!("{arg} has no value"))?;
-            match arg.as_str() {
-                "--profile" => request.profile = Some(value.clone()),
-                "--out" => request.out = Some(PathBuf::from(value)),
-                "--bin" => request.bin = Some(PathBuf::from(value)),
-                _ => request.only = Some(form(value)?),
-            }
-        }
-        if request.profile.is_some() && request.bin.is_some() {
-            return Err("give --profile or --bin: --bin builds nothing".to_owned());
-        }
-        Ok(request)
-    }
-
-    fn wants(&self, form: Form) -> bool {
-        self.only.is_none_or(|only| only == form)
-    }
-}
-
-fn form(text: &str) -> Result<Form, String> {
-    match text {
-        "deb" => Ok(Form::Deb),
-        "tar" => Ok(Form::Tar),
-        other => Err(format!("invalid value `{other}` of --only: expected deb or tar")),
-    }
-}
-
 pub(crate) fn run(args: &[String]) -> Outcome {
     let request = Request::parse(args)?;
+    if let Some(key) = &request.sign_key {
+        signing::check(key)?;
+    }
     if let Some((tool, package)) = TOOLS.iter().find(|(tool, _)| proc::find(tool).is_none()) {
         return Err(format!("{tool} is missing: apt-get install {package}"));
     }
@@ -201,8 +155,27 @@ fn write_all(
             files.push(file);
         }
     }
-    files.push(sums(out, &files)?);
+    if request.wants(Form::Oci) {
+        files.push(image::write(source, programs, request.quick, folder, out)?);
+    }
+    files.push(provenance::write(request, source, &inputs(request), &files, out)?);
+    let sums = sums(out, &files)?;
+    let signature = match &request.sign_key {
+        Some(key) => Some(signing::sign(&sums, key)?),
+        None => None,
+    };
+    files.push(sums);
+    files.extend(signature);
     Ok(files)
+}
+
+/// What the delivery is made of beside the sources, with the names that the provenance has.
+fn inputs(request: &Request) -> Vec<(String, PathBuf)> {
+    let bin = request.bin.iter();
+    let programs =
+        bin.flat_map(|bin| EXECUTABLES.map(|(name, _)| (name.to_owned(), bin.join(name))));
+    let authorities = image::authorities().filter(|_| request.wants(Form::Oci));
+    programs.chain(authorities.map(|file| ("ca-certificates.crt".to_owned(), file))).collect()
 }
 
 /// Writes `SHA256SUMS`, which `sha256sum --check` reads, for `files` of the folder `out`.

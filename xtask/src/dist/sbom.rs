@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::dependencies::{Crate, Dependencies, Kind};
 use super::source::Source;
-use super::stage;
+use crate::oci::sha256;
 use crate::{proc, static_build};
 
 /// Writes the bill of the executable `program` to `file`.
@@ -35,7 +35,7 @@ pub(super) fn write(
     };
     // The number is of the content, so that the same content has the same number.
     write(&bill)?;
-    bill["serialNumber"] = format!("urn:uuid:{}", uuid(&stage::sha256(file)?)).into();
+    bill["serialNumber"] = format!("urn:uuid:{}", uuid(&sha256(file)?)).into();
     write(&bill)
 }
 

@@ -23,6 +23,8 @@ pub(super) enum Content {
     Text(String),
     /// A symbolic link to this path.
     Link(&'static str),
+    /// An empty folder.
+    Folder,
 }
 
 impl Entry {
@@ -32,6 +34,10 @@ impl Entry {
 
     pub(super) fn text(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { path: path.into(), mode: 0o644, content: Content::Text(text.into()) }
+    }
+
+    pub(super) fn folder(path: &str, mode: u32) -> Self {
+        Self { path: path.to_owned(), mode, content: Content::Folder }
     }
 
     pub(super) fn link(path: &str, to: &'static str) -> Self {
@@ -89,6 +95,7 @@ pub(super) fn write(root: &Path, entries: &[Entry]) -> Result<(), String> {
         match &entry.content {
             Content::Copy(from) => copy(from, &path)?,
             Content::Text(text) => fs::write(&path, text).map_err(failed)?,
+            Content::Folder => folder(&path)?,
             Content::Link(to) => {
                 symlink(to, &path).map_err(failed)?;
                 continue;
@@ -107,17 +114,6 @@ fn folder(path: &Path) -> Result<(), String> {
 pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
     fs::set_permissions(path, Permissions::from_mode(mode))
         .map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// Checksum of a file, in hexadecimal digits.
-///
-/// # Errors
-/// What sha256sum said.
-pub(crate) fn sha256(file: &Path) -> Result<String, String> {
-    let said = proc::quiet(Command::new("sha256sum").arg("--").arg(file))?;
-    // A backslash comes first if the name has characters that are escaped.
-    let sum = said.trim_start_matches('\\').split(' ').next().unwrap_or_default();
-    Ok(sum.to_owned())
 }
 
 /// Packs the folder `tree`, which the archive names, for systems without dpkg.

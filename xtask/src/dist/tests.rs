@@ -1,21 +1,7 @@
 //! Packages of two small executables, which take no build.
 
 use super::*;
-
-fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
-}
-
-#[test]
-fn arguments_are_checked_before_anything_is_built() {
-    let request = Request::parse(&words("--only deb --bin target/lab --out x --quick")).unwrap();
-    assert!(request.wants(Form::Deb) && !request.wants(Form::Tar) && request.quick);
-    let request = Request::parse(&[]).unwrap();
-    assert!(request.wants(Form::Deb) && request.wants(Form::Tar));
-    for wrong in ["--only rpm", "--out", "--static", "--bin x --profile dev"] {
-        Request::parse(&words(wrong)).unwrap_err();
-    }
-}
+use crate::oci;
 
 /// Writes packages whose executables are the system's `true`.
 fn deliver(out: &Path) -> Vec<PathBuf> {
@@ -47,7 +33,7 @@ fn two_builds_give_the_same_bytes() {
     }
     let outs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let [first, second] = outs.each_ref().map(|out| deliver(out.path()));
-    assert_eq!(first.len(), 9, "{first:?}");
+    assert_eq!(first.len(), 11, "{first:?}");
     for (one, other) in first.iter().zip(&second) {
         assert!(fs::read(one).unwrap() == fs::read(other).unwrap(), "{}", one.display());
     }
@@ -101,6 +87,38 @@ fn each_packaged_executable_carries_the_list_of_its_bill() {
         assert_eq!(fs::read(packaged).unwrap(), fs::read(&bill).unwrap());
         assert!(Command::new(program).status().unwrap().success());
     }
+}
+
+#[test]
+fn the_image_is_whole_and_its_user_has_no_rights() {
+    if let Some((tool, _)) = TOOLS.iter().find(|(tool, _)| proc::find(tool).is_none()) {
+        eprintln!("SKIPPED: there is no {tool}");
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let files = deliver(out.path());
+    let archive = files.iter().find(|file| file.to_string_lossy().ends_with(".oci.tar")).unwrap();
+    let layout = out.path().join("layout");
+    fs::create_dir(&layout).unwrap();
+    let (config, lines) = oci::tests::read(archive, &layout);
+    assert_eq!(config["config"]["User"], "65532:65532");
+    assert_eq!(config["config"]["Entrypoint"][0], "/usr/bin/gpuaas");
+    assert_eq!(config["config"]["Labels"]["org.opencontainers.image.version"], "0.1.0~git1");
+    assert_eq!(config["created"], "2023-11-14T22:13:20Z");
+    let modes = [
+        ("drwxr-xr-x 0/0", "var/lib/"),
+        ("drwx------ 65532/65532", "var/lib/gpuaas/"),
+        ("drwxrwxrwt 0/0", "tmp/"),
+        ("-rwxr-xr-x 0/0", "usr/lib/gpuaas/gpuaas"),
+        ("-rwxr-xr-x 0/0", "usr/lib/gpuaas/gpuaas-node-agent"),
+        ("-rw-r--r-- 0/0", "usr/share/gpuaas/gpuaas.cdx.json"),
+        ("lrwxrwxrwx 0/0", "usr/bin/gpuaas -> ../lib/gpuaas/gpuaas"),
+    ];
+    for (mode, path) in modes {
+        let last = lines.iter().rfind(|line| line.ends_with(&format!(" {path}")));
+        assert!(last.is_some_and(|line| line.starts_with(mode)), "{mode} {path}: {last:?}");
+    }
+    assert!(lines.iter().all(|line| line.contains(" 2023-11-14 22:13:20 ")), "{lines:?}");
 }
 
 /// The agent's unit of the package is that of the node bootstrap, with other paths.
