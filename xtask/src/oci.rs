@@ -169,6 +169,8 @@ pub(crate) fn tag(version: &str) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// Unpacks a layout, and checks every digest and size from its index down. Returns the
@@ -202,6 +204,10 @@ pub(crate) mod tests {
             let sum = "gzip -dc <\"$0\" | sha256sum";
             let sum = proc::quiet(Command::new("sh").args(["-c", sum]).arg(&file)).unwrap();
             assert!(format!("sha256:{sum}").starts_with(plain.as_str().unwrap()));
+            let mut tar = Command::new("tar");
+            let paths = proc::quiet(tar.arg("-tzf").arg(&file)).unwrap();
+            let once: BTreeSet<&str> = paths.lines().collect();
+            assert_eq!(once.len(), paths.lines().count(), "Docker takes no path twice");
             let mut tar = Command::new("tar");
             let list = tar.args(["-tvz", "--numeric-owner", "--full-time", "-f"]).arg(file);
             lines.extend(proc::quiet(list.env("TZ", "UTC")).unwrap().lines().map(str::to_owned));

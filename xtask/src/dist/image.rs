@@ -47,20 +47,21 @@ pub(super) fn write(
     folder: &Path,
     out: &Path,
 ) -> Result<PathBuf, String> {
-    let [base, product, layout] =
-        ["base", "product", "layout"].map(|name| folder.join("image").join(name));
+    let [base, state, product, layout] =
+        ["base", "state", "product", "layout"].map(|name| folder.join("image").join(name));
     let mut entries: Vec<Entry> =
         TEXTS.iter().map(|(path, text)| Entry::text(*path, *text)).collect();
     entries.extend(authorities().map(|file| Entry::copy(AUTHORITIES, 0o644, file)));
     entries.extend(libraries(programs.executables())?);
     entries.push(Entry::folder("tmp", 0o1777));
-    entries.push(Entry::folder(STATE, 0o700));
+    entries.push(Entry::folder("var/lib", 0o755));
     stage::write(&base, &entries)?;
+    stage::write(&state, &[Entry::folder(STATE, 0o700)])?;
     stage::write(&product, &programs.essential())?;
 
     let layers = [&base, &product].map(|tree| tree.with_extension("tar"));
-    // Also the folders above it are in the first part, owned by root.
-    let state = Part { tree: &base, paths: vec![STATE.to_owned()], owner: USER };
+    // The folders above it are in the first part, owned by root. Docker takes no path twice.
+    let state = Part { tree: &state, paths: vec![STATE.to_owned()], owner: USER };
     oci::tar(&[Part::all(&base)?, state], source.seconds, &layers[0])?;
     oci::tar(&[Part::all(&product)?], source.seconds, &layers[1])?;
     let image = Image {
