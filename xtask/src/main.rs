@@ -26,6 +26,7 @@ mod metadata;
 mod oci;
 mod orphans;
 mod outcome;
+mod parity;
 mod postgres;
 mod proc;
 mod python;
@@ -62,6 +63,7 @@ Commands:
                 (default: all)
   agent         Build the node agent as nodes get it: one static executable
   dist          Build packages, archives and the container image of the control plane and the agent
+  parity        Run what runs in production on this machine: containers, or a check of the manifests
   real-host     Boot a real host in namespaces of its own, and run the bundles on it
   vm            Boot a machine of software, and run the slice host's units and the agent on it
   first-hour    Run the README's blocks in a fresh clone, then 60 mistakes, and say how
@@ -96,6 +98,8 @@ fn dispatch(args: &[String]) -> Outcome {
         "agent" => agent::run(rest),
         "dist" if help => print_help(dist::HELP),
         "dist" => dist::run(rest),
+        "parity" if help => print_help(parity::HELP),
+        "parity" => parity::run(rest),
         "test" if help => print_help(suite::HELP),
         "test" => suite::run(rest),
         "affected" if help => print_help(affected::HELP),

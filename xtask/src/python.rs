@@ -13,6 +13,10 @@ pub(crate) const LINEAGE: Environment = Environment {
     packages: &["securesystemslib[crypto]==1.6.0", "spdx-tools==0.8.5"],
 };
 
+/// What reads the manifests of `ops/kubernetes` as the API server does.
+pub(crate) const KUBERNETES: Environment =
+    Environment { name: "kubernetes-validate-1", packages: &["kubernetes-validate==1.37.0"] };
+
 /// Packages with their versions, and the folder that they are in.
 #[derive(Clone, Copy)]
 pub(crate) struct Environment {

@@ -40,7 +40,7 @@ const FIRMWARE: Tool = plain("UEFI firmware for QEMU", "ovmf", || {
 });
 const MTOOLS: Tool = plain("mcopy", "mtools", || proc::find("mcopy").is_some());
 
-const TOOLS: [Tool; 31] = [
+const TOOLS: [Tool; 35] = [
     Tool {
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
@@ -78,6 +78,10 @@ const TOOLS: [Tool; 31] = [
     plain("visudo", "sudo", || proc::find("visudo").is_some()),
     plain("fish", "fish", || proc::find("fish").is_some()),
     plain("zsh", "zsh", || proc::find("zsh").is_some()),
+    plain("skopeo", "skopeo", || proc::find("skopeo").is_some()),
+    plain("umoci", "umoci", || proc::find("umoci").is_some()),
+    plain("docker-compose", "docker-compose", || proc::find("docker-compose").is_some()),
+    plain("kubectl", "kubernetes-client", || proc::find("kubectl").is_some()),
     Tool {
         services: &["openvswitch-switch.service", "ovs-vswitchd.service", "ovsdb-server.service"],
         ..plain("ovs-vsctl", "openvswitch-switch", || proc::find("ovs-vsctl").is_some())

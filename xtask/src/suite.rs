@@ -264,8 +264,11 @@ fn begin_systems(workspace: &Workspace) -> Vec<Making> {
     ]
 }
 
-/// What reads images' statements as others do; its tests skip where there is none.
+/// What reads manifests and images' statements as others do; its tests skip where there is none.
 fn make_python() {
+    if let Err(why) = python::KUBERNETES.make() {
+        eprintln!("note: no kubernetes-validate; its test is skipped: {why}");
+    }
     if proc::env(PYTHON).is_some() {
         return;
     }

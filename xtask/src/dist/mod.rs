@@ -21,7 +21,8 @@ use std::process::{Command, ExitCode};
 use self::contents::Programs;
 use self::dependencies::Dependencies;
 use self::request::{Form, Request};
-use self::source::Source;
+pub(crate) use self::source::Source;
+pub(crate) use self::stage::{Entry, write as write_tree};
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
 use crate::{debug_info, proc, static_build};
@@ -59,7 +60,31 @@ const TOOLS: [(&str, &str); 9] = [
 ];
 
 pub(crate) fn run(args: &[String]) -> Outcome {
-    let request = Request::parse(args)?;
+    for file in deliver(&Request::parse(args)?)? {
+        println!("{}", file.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the container image of the control plane with the executables in `bin` to the folder `out`,
+/// and returns the archive's path.
+///
+/// # Errors
+/// A tool is missing, or a file cannot be read or written.
+pub(crate) fn control_plane_image(bin: &Path, out: &Path) -> Result<PathBuf, String> {
+    let request = Request {
+        only: Some(Form::Oci),
+        bin: Some(bin.to_owned()),
+        out: Some(out.to_owned()),
+        quick: true,
+        ..Request::default()
+    };
+    let files = deliver(&request)?;
+    let image = files.into_iter().find(|file| file.to_string_lossy().ends_with(".oci.tar"));
+    image.ok_or_else(|| "no image was written".to_owned())
+}
+
+fn deliver(request: &Request) -> Result<Vec<PathBuf>, String> {
     if let Some(key) = &request.sign_key {
         signing::check(key)?;
     }
@@ -71,13 +96,9 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let out = request.out.clone().unwrap_or_else(|| workspace.target.join("packages"));
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let folder = stage::Folder::create(&out)?;
-    let programs = executables(&workspace, &request, folder.path())?;
+    let programs = executables(&workspace, request, folder.path())?;
     let programs = describe(&source, &programs, folder.path())?;
-    let files = write_all(&request, &source, &programs, folder.path(), &out)?;
-    for file in files {
-        println!("{}", file.display());
-    }
-    Ok(ExitCode::SUCCESS)
+    write_all(request, &source, &programs, folder.path(), &out)
 }
 
 /// Stripped copies of the executables in `folder`, each with its debug information beside it.

@@ -11,24 +11,24 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The sources, as the packages name them.
 #[derive(Debug, Clone)]
-pub(super) struct Source {
-    pub(super) root: PathBuf,
+pub(crate) struct Source {
+    pub(crate) root: PathBuf,
     /// Version of the packages (deb-version(7)).
-    pub(super) version: String,
+    pub(crate) version: String,
     /// The commit, in full.
-    pub(super) commit: String,
+    pub(crate) commit: String,
     /// Whether the files are the commit's.
-    pub(super) clean: bool,
+    pub(crate) clean: bool,
     /// Time of every file, in seconds since 1970.
-    pub(super) seconds: u64,
+    pub(crate) seconds: u64,
     /// Debian's name of the processor.
-    pub(super) architecture: &'static str,
+    pub(crate) architecture: &'static str,
 }
 
 impl Source {
     /// # Errors
     /// The sources have no commit, or the processor has no name at Debian.
-    pub(super) fn read(workspace: &Workspace) -> Result<Self, String> {
+    pub(crate) fn read(workspace: &Workspace) -> Result<Self, String> {
         let git = |args: &[&str]| {
             proc::quiet(
                 Command::new("git").args(args).env("TZ", "UTC").current_dir(&workspace.root),
@@ -65,7 +65,7 @@ impl Source {
     ///
     /// # Errors
     /// What date(1) said.
-    pub(super) fn time(&self) -> Result<String, String> {
+    pub(crate) fn time(&self) -> Result<String, String> {
         let mut date = Command::new("date");
         date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]).arg(format!("--date=@{}", self.seconds));
         proc::quiet(&mut date).map(|said| said.trim().to_owned())

@@ -9,15 +9,15 @@ use crate::proc;
 
 /// One file of a package.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Path below the root, without a slash before it.
-    pub(super) path: String,
-    pub(super) mode: u32,
-    pub(super) content: Content,
+    pub(crate) path: String,
+    pub(crate) mode: u32,
+    pub(crate) content: Content,
 }
 
 #[derive(Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// The bytes of another file.
     Copy(PathBuf),
     Text(String),
@@ -28,34 +28,34 @@ pub(super) enum Content {
 }
 
 impl Entry {
-    pub(super) fn copy(path: impl Into<String>, mode: u32, from: PathBuf) -> Self {
+    pub(crate) fn copy(path: impl Into<String>, mode: u32, from: PathBuf) -> Self {
         Self { path: path.into(), mode, content: Content::Copy(from) }
     }
 
-    pub(super) fn text(path: impl Into<String>, text: impl Into<String>) -> Self {
+    pub(crate) fn text(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { path: path.into(), mode: 0o644, content: Content::Text(text.into()) }
     }
 
-    pub(super) fn folder(path: &str, mode: u32) -> Self {
+    pub(crate) fn folder(path: &str, mode: u32) -> Self {
         Self { path: path.to_owned(), mode, content: Content::Folder }
     }
 
-    pub(super) fn link(path: &str, to: &'static str) -> Self {
+    pub(crate) fn link(path: &str, to: &'static str) -> Self {
         Self { path: path.to_owned(), mode: 0o777, content: Content::Link(to) }
     }
 }
 
 /// A folder for what is not delivered; dropped with all that is in it.
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn create(out: &Path) -> Result<Self, String> {
+    pub(crate) fn create(out: &Path) -> Result<Self, String> {
         let path = out.join(format!(".stage-{}", std::process::id()));
         folder(&path)?;
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -69,7 +69,7 @@ impl Drop for Folder {
 }
 
 /// Copies a file. Of its permissions it keeps whether it is executable.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<(), String> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), String> {
     fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
     set_mode(to, if is_executable(from) { 0o755 } else { 0o644 })
 }
@@ -82,7 +82,7 @@ fn is_executable(path: &Path) -> bool {
 ///
 /// # Errors
 /// A file cannot be read or written.
-pub(super) fn write(root: &Path, entries: &[Entry]) -> Result<(), String> {
+pub(crate) fn write(root: &Path, entries: &[Entry]) -> Result<(), String> {
     folder(root)?;
     for entry in entries {
         let path = root.join(&entry.path);
@@ -111,7 +111,7 @@ fn folder(path: &Path) -> Result<(), String> {
     set_mode(path, 0o755)
 }
 
-pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
+pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
     fs::set_permissions(path, Permissions::from_mode(mode))
         .map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -120,7 +120,7 @@ pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
 ///
 /// # Errors
 /// What tar said.
-pub(super) fn archive(tree: &Path, file: &Path, seconds: u64, quick: bool) -> Result<(), String> {
+pub(crate) fn archive(tree: &Path, file: &Path, seconds: u64, quick: bool) -> Result<(), String> {
     // With more threads xz writes other bytes.
     let program = if quick { "xz -0 -T1" } else { "xz -6 -T1" };
     let (parent, name) = (tree.parent().unwrap_or(tree), tree.file_name().unwrap_or_default());
