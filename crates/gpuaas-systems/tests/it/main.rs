@@ -7,6 +7,7 @@ mod crash_matrix;
 mod guest_seed;
 mod image_archives;
 mod image_build;
+mod images;
 mod lab_real_host;
 mod packages;
 mod real_host;
