@@ -40,7 +40,7 @@ const FIRMWARE: Tool = plain("UEFI firmware for QEMU", "ovmf", || {
 });
 const MTOOLS: Tool = plain("mcopy", "mtools", || proc::find("mcopy").is_some());
 
-const TOOLS: [Tool; 35] = [
+const TOOLS: [Tool; 36] = [
     Tool {
         // Without this the package starts a cluster of its own on port 5432.
         guards: &[("/etc/postgresql-common/createcluster.conf", "create_main_cluster = false\n")],
@@ -82,6 +82,10 @@ const TOOLS: [Tool; 35] = [
     plain("umoci", "umoci", || proc::find("umoci").is_some()),
     plain("docker-compose", "docker-compose", || proc::find("docker-compose").is_some()),
     plain("kubectl", "kubernetes-client", || proc::find("kubectl").is_some()),
+    Tool {
+        services: &["docker.service", "docker.socket", "containerd.service"],
+        ..plain("dockerd", "docker.io", || proc::find("dockerd").is_some())
+    },
     Tool {
         services: &["openvswitch-switch.service", "ovs-vswitchd.service", "ovsdb-server.service"],
         ..plain("ovs-vsctl", "openvswitch-switch", || proc::find("ovs-vsctl").is_some())

@@ -9,7 +9,9 @@ use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
 use crate::scratch::Scratch;
 use crate::test_report::{self, Records};
-use crate::{machine_speed, postgres, proc, python, real_host, setup, slow_tests, third_party, vm};
+use crate::{
+    machine_speed, parity, postgres, proc, python, real_host, setup, slow_tests, third_party, vm,
+};
 
 pub(crate) const HELP: &str = "\
 Set up what the tests need, then run the whole suite.
@@ -40,10 +42,10 @@ What it sets up:
               qemu-system-x86, systemd-container, mmdebstrap and a few more; at a terminal it asks
               first. Otherwise a note names each missing tool, and its tests skip
   systems     without ARGS and as root on Debian or Ubuntu, the systems of the emulated machine
-              (cargo xtask vm), of the real host (cargo xtask real-host) and of a tenant: 1.7 GB in
-              ~/.cache/gpuaas, made once while the tests compile and used by every checkout
-  Python      without ARGS, securesystemslib and spdx-tools from PyPI in ~/.cache/gpuaas, made once;
-              set GPUAAS_TEST_PYTHON to an interpreter that has them
+              (cargo xtask vm), of the real host (cargo xtask real-host), of a tenant and of the
+              services of cargo xtask parity: 2.5 GB in ~/.cache/gpuaas, made once while the tests compile and used by every checkout
+  Python      without ARGS, securesystemslib, spdx-tools and kubernetes-validate from PyPI in
+              ~/.cache/gpuaas, made once; set GPUAAS_TEST_PYTHON to an interpreter that has them
   crates      compiled third-party crates are shared by all checkouts in ~/.cache/gpuaas/third-party;
               set GPUAAS_SHARE_THIRD_PARTY=0 to compile them here
   PostgreSQL  a private server, removed afterwards; set GPUAAS_TEST_POSTGRES=postgres://... to use
@@ -261,6 +263,7 @@ fn begin_systems(workspace: &Workspace) -> Vec<Making> {
         Making::begin("emulated slice host", setup::MACHINE, vm::make_slices_image(workspace)),
         Making::begin("tenant's", setup::MACHINE, vm::make_guest_image(workspace)),
         Making::begin("real host", setup::REAL_HOST, real_host::make_rootfs(workspace)),
+        Making::begin("parity stack", setup::MACHINE, parity::make_services(workspace)),
     ]
 }
 

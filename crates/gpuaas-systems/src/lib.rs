@@ -17,8 +17,8 @@ pub fn bundles() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bundles")
 }
 
-/// Folder of a system that `cargo xtask vm` or `cargo xtask real-host` made for this machine's own
-/// release. `kind` is `vm`, `vm-slices` or `vm-guest`.
+/// Folder of a system that `cargo xtask vm`, `real-host` or `parity` made for this machine's own
+/// release. `kind` is `vm`, `vm-slices`, `vm-guest` or `parity`.
 ///
 /// # Errors
 /// It was not made: a sentence that names the folder.

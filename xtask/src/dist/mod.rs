@@ -97,7 +97,7 @@ fn deliver(request: &Request) -> Result<Vec<PathBuf>, String> {
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let folder = stage::Folder::create(&out)?;
     let programs = executables(&workspace, request, folder.path())?;
-    let programs = describe(&source, &programs, folder.path())?;
+    let programs = describe(request, &source, &programs, folder.path())?;
     write_all(request, &source, &programs, folder.path(), &out)
 }
 
@@ -129,13 +129,18 @@ fn executables(
 }
 
 /// Adds to each executable the list of its crates, and writes its bill of materials to `folder`.
-fn describe(source: &Source, programs: &[PathBuf; 2], folder: &Path) -> Result<Programs, String> {
+fn describe(
+    request: &Request,
+    source: &Source,
+    programs: &[PathBuf; 2],
+    folder: &Path,
+) -> Result<Programs, String> {
     let mut bills = [PathBuf::new(), PathBuf::new()];
     for (((name, _), program), bill) in EXECUTABLES.iter().zip(programs).zip(&mut bills) {
         let list = Dependencies::resolve(&source.root, name)?;
         list.embed(program, folder)?;
         *bill = folder.join(bill_name(name));
-        sbom::write(source, &list, program, bill)?;
+        sbom::write(source, &list, (program, request.bin.is_none()), bill)?;
     }
     Programs::new(programs, bills)
 }

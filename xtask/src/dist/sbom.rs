@@ -19,10 +19,15 @@ use crate::{proc, static_build};
 pub(super) fn write(
     source: &Source,
     list: &Dependencies,
-    program: &Path,
+    (program, is_built_here): (&Path, bool),
     file: &Path,
 ) -> Result<(), String> {
     let mut bill = bill(source, list)?;
+    // Another build may have had other features than the list is of.
+    if let Some(properties) = bill["metadata"]["properties"].as_array_mut() {
+        let value = is_built_here.to_string();
+        properties.push(json!({"name": "gpuaas:built-here", "value": value}));
+    }
     if !static_build::is_dynamic(program)?
         && let Some(glibc) = glibc()
         && let Some(components) = bill["components"].as_array_mut()

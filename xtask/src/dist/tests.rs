@@ -21,7 +21,7 @@ fn deliver(out: &Path) -> Vec<PathBuf> {
         stage::copy(Path::new("/bin/true"), copy).unwrap();
         debug_info::split(copy).unwrap();
     }
-    let programs = describe(&source, &copies, folder.path()).unwrap();
+    let programs = describe(&request, &source, &copies, folder.path()).unwrap();
     write_all(&request, &source, &programs, folder.path(), out).unwrap()
 }
 

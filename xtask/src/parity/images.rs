@@ -51,11 +51,23 @@ pub(super) fn make(
     Ok(Ok(vec![control_plane, services]))
 }
 
+fn system() -> Result<PathBuf, String> {
+    real_host::system("parity", &real_host::own_release()?)
+}
+
+/// Makes the system of the services, unless it is there.
+///
+/// # Errors
+/// There is no place for it.
+pub(crate) fn make_services(workspace: &Workspace) -> Result<Command, String> {
+    let mut make = Command::new(workspace.root.join("ops/parity/make-services.sh"));
+    make.arg(system()?);
+    Ok(make)
+}
+
 /// Debian's PostgreSQL, NATS, registry and Prometheus, and the simulator.
 fn services(workspace: &Workspace, bin: &Path, out: &Path) -> Result<PathBuf, String> {
-    let system = real_host::system("parity", &real_host::own_release()?)?;
-    let mut make = Command::new(workspace.root.join("ops/parity/make-services.sh"));
-    if !proc::status(make.arg(&system))?.success() {
+    if !proc::status(&mut make_services(workspace)?)?.success() {
         return Err("the system of the services was not made; see above".to_owned());
     }
     let source = Source::read(workspace)?;
@@ -71,7 +83,7 @@ fn services(workspace: &Workspace, bin: &Path, out: &Path) -> Result<PathBuf, St
     oci::tar(&[Part::all(&tree)?], source.seconds, &layer)?;
     // gzip keeps the original beside what it writes, and other checkouts use it.
     let base = out.join("services.tar");
-    fs::copy(system.join("root.tar"), &base).map_err(|error| error.to_string())?;
+    fs::copy(system()?.join("root.tar"), &base).map_err(|error| error.to_string())?;
     let image = oci::Image {
         tag: "parity".to_owned(),
         created: source.time()?,

@@ -8,6 +8,7 @@ mod scenario;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub(crate) use self::images::make_services;
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
 

@@ -1,10 +1,11 @@
 //! The container image of the control plane, and what starts it: read by the tools of others.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
-use gpuaas_systems::{is_root, missing_tool};
+use gpuaas_systems::{is_root, made_system, missing_tool};
 use gpuaas_testkit::processes::executable;
 use serde_json::Value;
 use test_report::SystemTest;
@@ -17,13 +18,17 @@ const IMAGE: [&str; 5] = [
     "xtask/src/static_build.rs",
 ];
 const IMAGE_TOOLS: [&str; 5] = ["dpkg-deb", "objcopy", "xz", "skopeo", "umoci"];
-const STACK: [&str; 5] = [
+const STACK: [&str; 8] = [
     "crates/gpuaas-systems/src",
     "crates/gpuaas-systems/tests/it/images.rs",
     "ops/kubernetes",
     "ops/parity",
+    "ops/prometheus",
+    "xtask/src/dist",
+    "xtask/src/oci.rs",
     "xtask/src/parity",
 ];
+const STACK_TOOLS: [&str; 5] = ["dockerd", "docker-compose", "skopeo", "mmdebstrap", "objcopy"];
 
 /// A run that has to end well; its standard output.
 fn good(command: &mut Command) -> String {
@@ -93,5 +98,74 @@ fn compose_file_and_manifests_are_valid() {
     }
     let said = good(Command::new(executable("xtask")).args(["parity", "check"]));
     assert_eq!(said.lines().count(), 3, "{said}");
+    test.passed();
+}
+
+/// A Docker of its own, which ends with the test.
+struct Docker {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Docker {
+    /// None: this kernel does not let it start.
+    fn start() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut dockerd = Command::new("dockerd");
+        dockerd.args(["--iptables=false", "--bridge=none", "--ip-forward=false"]);
+        let folders = [("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")];
+        for (option, name) in folders {
+            dockerd.arg(option).arg(dir.path().join(name));
+        }
+        let log = fs::File::create(dir.path().join("log")).unwrap();
+        dockerd.arg("--host").arg(host(dir.path())).stdout(Stdio::null()).stderr(log);
+        let mut docker = Self { child: dockerd.spawn().unwrap(), dir };
+        let socket = docker.dir.path().join("socket");
+        while UnixStream::connect(&socket).is_err() {
+            if docker.child.try_wait().unwrap().is_some() {
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        Some(docker)
+    }
+}
+
+impl Drop for Docker {
+    fn drop(&mut self) {
+        // It ends its containers and its containerd.
+        let pid = self.child.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn host(folder: &Path) -> String {
+    format!("unix://{}", folder.join("socket").display())
+}
+
+#[test]
+fn stack_of_production_survives_the_loss_of_a_control_plane() {
+    let Some(test) = SystemTest::begin(&STACK) else { return };
+    if !is_root() {
+        return test_report::skip("root", "starts a Docker of its own");
+    }
+    if let Some(tool) = missing_tool(&STACK_TOOLS) {
+        return test_report::skip(tool, format_args!("there is no {tool}"));
+    }
+    if let Err(why) = made_system("parity") {
+        return test_report::skip("system", why);
+    }
+    let Some(docker) = Docker::start() else {
+        return test_report::skip("kernel", "this kernel does not let Docker start");
+    };
+    let mut parity = Command::new(executable("xtask"));
+    parity.args(["parity", "compose", "--bin"]).arg(executable("gpuaas").with_file_name(""));
+    parity.env("DOCKER_HOST", host(docker.dir.path()));
+    for port in ["PARITY_PORT_1", "PARITY_PORT_2", "PARITY_PORT_PROMETHEUS"] {
+        parity.env(port, "0");
+    }
+    let said = good(&mut parity);
+    assert!(said.contains("ok  another node becomes active without it"), "{said}");
     test.passed();
 }
