@@ -20,7 +20,8 @@ use std::process::{Command, ExitCode};
 
 use self::contents::Programs;
 use self::dependencies::Dependencies;
-use self::request::{Form, Request};
+pub(crate) use self::request::Form;
+use self::request::Request;
 pub(crate) use self::source::Source;
 pub(crate) use self::stage::{Entry, write as write_tree};
 use crate::metadata::{Depth, Workspace};
@@ -66,22 +67,26 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the container image of the control plane with the executables in `bin` to the folder `out`,
-/// and returns the archive's path.
+/// Writes the control plane with the executables in `bin` in one form to the folder `out`, and returns
+/// the file's path.
 ///
 /// # Errors
 /// A tool is missing, or a file cannot be read or written.
-pub(crate) fn control_plane_image(bin: &Path, out: &Path) -> Result<PathBuf, String> {
+pub(crate) fn one_form(form: Form, bin: &Path, out: &Path) -> Result<PathBuf, String> {
     let request = Request {
-        only: Some(Form::Oci),
+        only: Some(form),
         bin: Some(bin.to_owned()),
         out: Some(out.to_owned()),
         quick: true,
         ..Request::default()
     };
-    let files = deliver(&request)?;
-    let image = files.into_iter().find(|file| file.to_string_lossy().ends_with(".oci.tar"));
-    image.ok_or_else(|| "no image was written".to_owned())
+    let mut files = deliver(&request)?.into_iter();
+    // The agent's package has another name.
+    let file = files.find(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("gpuaas_") && name.ends_with(form.extension())
+    });
+    file.ok_or_else(|| format!("no {} was written", form.extension()))
 }
 
 fn deliver(request: &Request) -> Result<Vec<PathBuf>, String> {

@@ -15,10 +15,21 @@ pub(super) struct Request {
 
 /// Form of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Deb,
     Tar,
     Oci,
+}
+
+impl Form {
+    /// End of its files' names.
+    pub(super) fn extension(self) -> &'static str {
+        match self {
+            Self::Deb => ".deb",
+            Self::Tar => ".tar.xz",
+            Self::Oci => ".oci.tar",
+        }
+    }
 }
 
 const FORMS: [(&str, Form); 3] = [("deb", Form::Deb), ("tar", Form::Tar), ("oci", Form::Oci)];

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use serde_json::json;
 
 use crate::dist::{self, Entry, Source, write_tree};
 use crate::metadata::Workspace;
 use crate::oci::{self, Part};
-use crate::{lab, proc, real_host};
+use crate::{proc, real_host};
 
 /// The executable that has the simulated region.
 const SIMULATOR: &str = "gpuaas";
@@ -24,31 +24,21 @@ pub(super) struct Made {
     pub(super) archive: PathBuf,
 }
 
-/// Writes both images below the target folder. `Err`: cargo's exit code.
+/// Writes both images below the target folder, with the executables in `bin`.
 ///
 /// # Errors
 /// A tool is missing or said why it failed.
-pub(super) fn make(
-    workspace: &Workspace,
-    bin: Option<&Path>,
-) -> Result<Result<Vec<Made>, ExitCode>, String> {
-    let bin = match bin {
-        Some(bin) => bin.to_owned(),
-        None => match lab::build(workspace)? {
-            Ok(folder) => folder,
-            Err(code) => return Ok(Err(code)),
-        },
-    };
+pub(super) fn make(workspace: &Workspace, bin: &Path) -> Result<Vec<Made>, String> {
     let out = workspace.target.join("parity");
     fs::remove_dir_all(&out).ok();
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let control_plane = Made {
         name: "gpuaas/control-plane:parity",
-        archive: dist::control_plane_image(&bin, &out.join("control-plane"))?,
+        archive: dist::one_form(dist::Form::Oci, bin, &out.join("control-plane"))?,
     };
     let services =
-        Made { name: "gpuaas/parity-services:parity", archive: services(workspace, &bin, &out)? };
-    Ok(Ok(vec![control_plane, services]))
+        Made { name: "gpuaas/parity-services:parity", archive: services(workspace, bin, &out)? };
+    Ok(vec![control_plane, services])
 }
 
 fn system() -> Result<PathBuf, String> {

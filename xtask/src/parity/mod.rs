@@ -3,12 +3,14 @@
 mod compose;
 mod images;
 mod manifests;
+mod nspawn;
 mod scenario;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use self::images::make_services;
+use crate::lab;
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
 
@@ -16,11 +18,13 @@ pub(crate) const HELP: &str = "\
 Run on this machine what runs in production: two control planes, PostgreSQL, NATS, an OCI registry,
 Prometheus and a simulated MAAS region.
 
-Usage: cargo xtask parity images|compose|check [--bin DIR] [--keep]
+Usage: cargo xtask parity images|compose|nspawn|check [--bin DIR] [--keep]
 
 images      Write the container images to target/parity, without a daemon
 compose     Load the images into Docker, start ops/parity/compose.yaml, and run a scenario:
             onboard a node, kill one control plane, onboard another node at the second one
+nspawn      Install the Debian package in a Debian with systemd, boot it with systemd-nspawn, and
+            check the service: start, restart, kill, backup, ports held by systemd
 check       Check the compose file and the manifests of ops/kubernetes
 
 --bin DIR   Take gpuaas (with the laboratory) and gpuaas-node-agent from there [default: build them
@@ -42,15 +46,20 @@ struct Request {
 enum Action {
     Images,
     Compose,
+    Nspawn,
     Check,
 }
 
-const ACTIONS: [(&str, Action); 3] =
-    [("images", Action::Images), ("compose", Action::Compose), ("check", Action::Check)];
+const ACTIONS: [(&str, Action); 4] = [
+    ("images", Action::Images),
+    ("compose", Action::Compose),
+    ("nspawn", Action::Nspawn),
+    ("check", Action::Check),
+];
 
 impl Request {
     fn parse(args: &[String]) -> Result<Self, String> {
-        let usage = "expected images, compose or check; see cargo xtask parity --help";
+        let usage = "expected images, compose, nspawn or check; see cargo xtask parity --help";
         let (name, rest) = args.split_first().ok_or(usage)?;
         let action = ACTIONS.iter().find(|(known, _)| known == name);
         let (_, action) = action.ok_or_else(|| format!("unknown action `{name}`: {usage}"))?;
@@ -76,10 +85,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let images = match images::make(&workspace, request.bin.as_deref())? {
-        Ok(images) => images,
-        Err(code) => return Ok(code),
+    let bin = match request.bin {
+        Some(bin) => bin,
+        None => match lab::build(&workspace)? {
+            Ok(folder) => folder,
+            Err(code) => return Ok(code),
+        },
     };
+    if request.action == Action::Nspawn {
+        nspawn::run(&workspace, &bin)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let images = images::make(&workspace, &bin)?;
     for image in &images {
         println!("{}", image.archive.display());
     }

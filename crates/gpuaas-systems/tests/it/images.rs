@@ -1,4 +1,4 @@
-//! The container image of the control plane, and what starts it: read by the tools of others.
+//! The container image of the control plane read by the tools of others, and the stacks of parity.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -26,6 +26,15 @@ const STACK: [&str; 8] = [
     "ops/prometheus",
     "xtask/src/dist",
     "xtask/src/oci.rs",
+    "xtask/src/parity",
+];
+const SERVICE: [&str; 7] = [
+    "crates/gpuaas-systems/src",
+    "crates/gpuaas-systems/tests/it/images.rs",
+    "ops/deb",
+    "ops/parity",
+    "ops/systemd",
+    "xtask/src/dist",
     "xtask/src/parity",
 ];
 const STACK_TOOLS: [&str; 5] = ["dockerd", "docker-compose", "skopeo", "mmdebstrap", "objcopy"];
@@ -167,5 +176,24 @@ fn stack_of_production_survives_the_loss_of_a_control_plane() {
     }
     let said = good(&mut parity);
     assert!(said.contains("ok  another node becomes active without it"), "{said}");
+    test.passed();
+}
+
+#[test]
+fn package_runs_under_systemd_and_survives_a_kill() {
+    let Some(test) = SystemTest::begin(&SERVICE) else { return };
+    if !is_root() {
+        return test_report::skip("root", "boots a system");
+    }
+    if let Some(tool) = missing_tool(&["systemd-nspawn", "unshare", "dpkg-deb", "objcopy"]) {
+        return test_report::skip(tool, format_args!("there is no {tool}"));
+    }
+    if let Err(why) = made_system("real-host") {
+        return test_report::skip("system", why);
+    }
+    let mut parity = Command::new(executable("xtask"));
+    parity.args(["parity", "nspawn", "--bin"]).arg(executable("gpuaas").with_file_name(""));
+    let said = good(&mut parity);
+    assert!(said.ends_with("all good\n"), "{said}");
     test.passed();
 }
