@@ -18,7 +18,7 @@ pub fn bundles() -> PathBuf {
 }
 
 /// Folder of a system that `cargo xtask vm`, `real-host` or `parity` made for this machine's own
-/// release. `kind` is `vm`, `vm-slices`, `vm-guest` or `parity`.
+/// release. `kind` is `vm`, `vm-slices`, `vm-guest`, `real-host` or `parity`.
 ///
 /// # Errors
 /// It was not made: a sentence that names the folder.
@@ -28,7 +28,8 @@ pub fn made_system(kind: &str) -> Result<PathBuf, String> {
     let name = name.unwrap_or_default().trim_matches('"');
     let home = std::env::home_dir().unwrap_or_default();
     let folder = home.join(".cache/gpuaas").join(kind).join(name);
-    if folder.join("stamp").is_file() {
+    // The second is where a system that is a folder of files has its own.
+    if ["stamp", "etc/gpuaas-rootfs"].iter().any(|stamp| folder.join(stamp).is_file()) {
         return Ok(folder);
     }
     Err(format!("{} does not exist; `cargo xtask test` makes it", folder.display()))
