@@ -49,3 +49,39 @@ fn build() -> Result<Command, String> {
     kubectl.arg("kustomize");
     Ok(kubectl)
 }
+
+#[cfg(test)]
+mod tests {
+    const DEPLOYMENT: &str = include_str!("../../../ops/kubernetes/base/deployment.yaml");
+
+    #[test]
+    fn probes_are_paths_of_the_api_without_a_token() {
+        let api = include_str!("../../../docs/openapi.json");
+        let api: serde_json::Value = serde_json::from_str(api).unwrap();
+        let probes = DEPLOYMENT.lines().filter_map(|line| line.split_once("httpGet: {path: "));
+        let paths: Vec<&str> =
+            probes.filter_map(|(_, rest)| Some(rest.split_once(',')?.0)).collect();
+        assert_eq!(paths, ["/healthz", "/healthz", "/readyz"]);
+        for path in paths {
+            assert_eq!(api["paths"][path]["get"]["security"], serde_json::json!([]), "{path}");
+        }
+    }
+
+    #[test]
+    fn pods_have_no_rights() {
+        let rights = [
+            "automountServiceAccountToken: false",
+            "runAsNonRoot: true",
+            "runAsUser: 65532",
+            "seccompProfile: {type: RuntimeDefault}",
+            "allowPrivilegeEscalation: false",
+            "readOnlyRootFilesystem: true",
+            "capabilities: {drop: [ALL]}",
+        ];
+        for line in rights {
+            assert!(DEPLOYMENT.lines().any(|one| one.trim() == line), "{line}");
+        }
+        let namespace = include_str!("../../../ops/kubernetes/base/namespace.yaml");
+        assert!(namespace.contains("pod-security.kubernetes.io/enforce: restricted"));
+    }
+}
