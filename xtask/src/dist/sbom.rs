@@ -116,7 +116,9 @@ fn glibc() -> Option<Value> {
     dpkg.args(["--show", "--showformat", "${source:Package} ${Version}", "libc6-dev"]);
     let said = proc::quiet(&mut dpkg).ok()?;
     let (name, version) = said.split_once(' ')?;
-    let purl = format!("pkg:deb/debian/{name}@{}", version.replace('+', "%2B"));
+    let release = fs::read_to_string("/etc/os-release").ok()?;
+    let system = release.lines().find_map(|line| line.strip_prefix("ID="))?;
+    let purl = format!("pkg:deb/{system}/{name}@{}", version.replace('+', "%2B"));
     Some(json!({
         "type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl,
         "scope": "required",
