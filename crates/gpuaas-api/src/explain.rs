@@ -319,7 +319,7 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuaas_types::api::{EstimateBasis, HardwareView, Owner, RunSummary, Wait};
+    use gpuaas_types::api::{EstimateBasis, Owner, RunSummary, Wait};
     use gpuaas_types::codes::advised_commands;
     use gpuaas_types::{NodeId, NodeState, RunId};
 
@@ -335,7 +335,7 @@ mod tests {
             site: "lab".to_owned(),
             profile: "h200".to_owned(),
             state: NodeState::BootstrapIssued,
-            hardware: HardwareView::default(),
+            hardware: gpuaas_types::machine::HardwareView::default(),
             run: Some(RunSummary {
                 id: RunId(id),
                 kind: RunKind::Onboard,

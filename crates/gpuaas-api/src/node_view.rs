@@ -4,9 +4,9 @@ use gpuaas_core::connectivity::connectivity_of;
 use gpuaas_core::record::NodeRecord;
 use gpuaas_core::step_duration;
 use gpuaas_store::{IdKind, ListedNode, RunBrief, StoreError};
-use gpuaas_types::api::{HardwareView, Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
+use gpuaas_types::api::{Lateness, MaasView, NodeView, RunSummary, TimelineEvent};
 use gpuaas_types::codes::ProblemCode;
-use gpuaas_types::machine::maas_status;
+use gpuaas_types::machine::{HardwareView, maas_status};
 use gpuaas_types::park::Park;
 use gpuaas_types::{NodeId, NodeState, SiteId, Timestamp};
 

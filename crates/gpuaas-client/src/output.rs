@@ -6,13 +6,14 @@ use gpuaas_core::elapsed::elapsed_as_text;
 use gpuaas_core::step_duration;
 use gpuaas_types::Timestamp;
 use gpuaas_types::api::{
-    Connectivity, ConnectivityState, HardwareView, Lateness, List, NodeDrift, NodeProblem,
-    NodeView, Owner, ParkAction, ProfilePreset, ProfileResource, RoceResource, RunView,
-    SiteResource, StuckNode, TimelineEvent,
+    Connectivity, ConnectivityState, Lateness, List, NodeDrift, NodeProblem, NodeView, Owner,
+    ParkAction, ProfilePreset, ProfileResource, RoceResource, RunView, SiteResource, StuckNode,
+    TimelineEvent,
 };
 use gpuaas_types::audit::{AuditItem, TimelineLine};
 use gpuaas_types::codes::NodeProblemCode;
 use gpuaas_types::explain::Explanation;
+use gpuaas_types::machine::HardwareView;
 use gpuaas_types::spec::SecondPersonPolicy;
 use serde::Serialize;
 

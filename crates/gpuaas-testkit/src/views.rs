@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use gpuaas_types::api::{
     AttemptView, CheckResult, Connectivity, ConnectivityState, Drift, EstimateBasis,
-    EstimateSource, HardwareView, Lateness, MaasView, NodeDrift, NodeProblem, NodeView, Owner,
-    Park, ParkAction, ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource,
-    SiteStatus, Source, StepSpan, StuckNode, TimelineEvent, Wait,
+    EstimateSource, Lateness, MaasView, NodeDrift, NodeProblem, NodeView, Owner, Park, ParkAction,
+    ProfileResource, ProfileStatus, RunSummary, RunView, SiteResource, SiteStatus, Source,
+    StepSpan, StuckNode, TimelineEvent, Wait,
 };
 use gpuaas_types::codes::{NodeProblemCode, advised_commands};
 use gpuaas_types::ids::uuid_v7;
+use gpuaas_types::machine::HardwareView;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{
     Bucket, DriftAction, DriftKind, NodeId, NodeState, ProfileId, RunId, RunKind, RunStatus,

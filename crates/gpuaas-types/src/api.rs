@@ -26,6 +26,7 @@ use crate::agent::{Gate, GateCheck, GateClass};
 use crate::failure::FailureClass;
 use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
 use crate::lifecycle::{DriftAction, DriftKind, NodeState, RunKind, RunStatus};
+use crate::machine::HardwareView;
 pub use crate::park::{Owner, Park, ParkAction};
 pub use crate::source::Source;
 use crate::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
@@ -433,23 +434,6 @@ pub struct TimelineEvent {
     pub code: String,
     /// One sentence.
     pub text: String,
-}
-
-/// By what the machine of a node is known and switched.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct HardwareView {
-    /// MAC addresses of its boot interfaces, lower case with colons.
-    #[serde(default)]
-    pub mac_addresses: Vec<String>,
-    /// Address of its BMC.
-    #[serde(default)]
-    pub bmc_address: Option<String>,
-    /// Power driver of MAAS, such as `ipmi`.
-    #[serde(default)]
-    pub power_type: String,
-    /// Architecture, such as `amd64/generic`.
-    #[serde(default)]
-    pub architecture: String,
 }
 
 /// Answer of `GET /api/v1/nodes/ID`.

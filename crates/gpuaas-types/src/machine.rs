@@ -301,3 +301,19 @@ impl Observation {
         }
     }
 }
+/// By what the machine of a node is known and switched.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HardwareView {
+    /// MAC addresses of its boot interfaces, lower case with colons.
+    #[serde(default)]
+    pub mac_addresses: Vec<String>,
+    /// Address of its BMC.
+    #[serde(default)]
+    pub bmc_address: Option<String>,
+    /// Power driver of MAAS, such as `ipmi`.
+    #[serde(default)]
+    pub power_type: String,
+    /// Architecture, such as `amd64/generic`.
+    #[serde(default)]
+    pub architecture: String,
+}
