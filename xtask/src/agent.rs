@@ -32,7 +32,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 
 /// Builds it and returns its path.
 pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf, String> {
-    let program = static_build::build(workspace, "agent", PACKAGE, PROFILE)?;
+    let program = static_build::build(workspace, "agent", (PACKAGE, PACKAGE), PROFILE)?;
     let bytes = fs::metadata(&program).map_err(|e| format!("{}: {e}", program.display()))?.len();
     if bytes > MAX_BYTES {
         return Err(format!("the agent has {bytes} bytes, and {MAX_BYTES} is the limit"));

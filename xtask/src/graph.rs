@@ -65,6 +65,12 @@ const RULES: &[Rule] = &[
         because: "the executable wires everything",
     },
     Rule {
+        name: "gpuaas-lab-cli",
+        may_use: &["gpuaas"],
+        outside: Outside::Any,
+        because: "it is the same executable with the laboratory in it",
+    },
+    Rule {
         name: "field-cases",
         may_use: &[],
         outside: Outside::Without(&["sqlx", "tokio"]),

@@ -16,14 +16,14 @@ use crate::proc;
 /// Type of the program header that names a dynamic loader (elf(5)).
 const PT_INTERP: u32 = 3;
 
-/// Builds the executable `package` in `folder` below the target folder, strips it, and returns its path.
+/// Builds the executable `name` of `package` in `folder` below the target folder, strips it, and returns its path.
 ///
 /// # Errors
 /// It does not build, or is not static.
 pub(crate) fn build(
     workspace: &Workspace,
     folder: &str,
-    package: &str,
+    (package, name): (&str, &str),
     profile: &str,
 ) -> Result<PathBuf, String> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -43,7 +43,7 @@ pub(crate) fn build(
     }
     // Cargo's folder of the profile `dev` has another name.
     let profile = if profile == "dev" { "debug" } else { profile };
-    let program = folder.join(target).join(profile).join(package);
+    let program = folder.join(target).join(profile).join(name);
     debug_info::split_all(std::slice::from_ref(&program))?;
     if is_dynamic(&program)? {
         return Err(format!("{} is not static", program.display()));

@@ -159,6 +159,10 @@ pub enum Command {
     /// Run a simulated MAAS region with machines, until stopped.
     #[cfg(feature = "lab")]
     MaasSim(MaasSimArgs),
+    /// Run a simulated MAAS region with machines, until stopped (package gpuaas-lab).
+    #[cfg(not(feature = "lab"))]
+    #[command(disable_help_flag = true)]
+    MaasSim(LaboratoryArgs),
     /// MAAS regions.
     #[command(subcommand)]
     Site(SiteCommand),
@@ -243,10 +247,27 @@ pub enum Command {
     /// Onboard simulated machines end to end, with nothing installed.
     #[cfg(feature = "lab")]
     Lab(LabArgs),
+    /// Onboard simulated machines end to end (package gpuaas-lab).
+    #[cfg(not(feature = "lab"))]
+    #[command(disable_help_flag = true)]
+    Lab(LaboratoryArgs),
     /// Measure.
     #[cfg(feature = "bench")]
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Measure (package gpuaas-lab).
+    #[cfg(not(feature = "lab"))]
+    #[command(disable_help_flag = true)]
+    Bench(LaboratoryArgs),
+}
+
+/// What goes on to the executable gpuaas-lab.
+#[cfg(not(feature = "lab"))]
+#[derive(Debug, Clone, Args)]
+pub struct LaboratoryArgs {
+    /// Its arguments: `gpuaas lab --help` prints them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub args: Vec<OsString>,
 }
 
 /// `gpuaas completion`.

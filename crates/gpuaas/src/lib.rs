@@ -29,6 +29,8 @@ pub mod follow;
 pub mod image;
 mod input_file;
 mod key;
+#[cfg(any(test, not(feature = "lab")))]
+mod laboratory;
 #[cfg(feature = "lab")]
 pub mod launcher;
 mod login;
@@ -113,6 +115,15 @@ fn end(failure: &Failure, terminal: &mut Terminal) -> ExitCode {
 const WORKER_STACK_BYTES: usize = 16 << 20;
 
 fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
+    #[cfg(not(feature = "lab"))]
+    if let Some((word, args)) = match &cli.command {
+        Command::Lab(args) => Some(("lab", args)),
+        Command::MaasSim(args) => Some(("maas-sim", args)),
+        Command::Bench(args) => Some(("bench", args)),
+        _ => None,
+    } {
+        return Err(laboratory::start(word, &args.args, (&cli.log, cli.ascii)));
+    }
     let traces = match &cli.command {
         Command::Serve(args) => args.traces()?,
         _ => None,

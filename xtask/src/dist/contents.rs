@@ -17,7 +17,7 @@ pub(super) struct Package {
     /// More lines.
     pub(super) description: &'static str,
     /// Packages that it needs beside the libraries of its executables.
-    pub(super) depends: &'static [&'static str],
+    pub(super) depends: Vec<String>,
     /// More fields of control (deb-control(5)).
     pub(super) fields: &'static [(&'static str, &'static str)],
     /// Its executables, which decide the libraries that it needs.
@@ -31,8 +31,10 @@ pub(super) struct Package {
 pub(super) struct Programs {
     control_plane: PathBuf,
     agent: PathBuf,
+    /// None: it is not delivered.
+    laboratory: Option<PathBuf>,
     /// The bill of materials of each.
-    bills: [PathBuf; 2],
+    bills: Vec<PathBuf>,
     completions: [(&'static str, String); 3],
 }
 
@@ -68,18 +70,25 @@ License: Apache-2.0
 impl Programs {
     /// # Errors
     /// The control plane's executable does not run here.
-    pub(super) fn new(
-        [control_plane, agent]: &[PathBuf; 2],
-        bills: [PathBuf; 2],
-    ) -> Result<Self, String> {
+    pub(super) fn new(programs: Vec<PathBuf>, bills: Vec<PathBuf>) -> Result<Self, String> {
+        let mut programs = programs.into_iter();
+        let (Some(control_plane), Some(agent)) = (programs.next(), programs.next()) else {
+            return Err("the control plane or the agent is missing".to_owned());
+        };
         let mut completions = COMPLETIONS.map(|(_, path)| (path, String::new()));
         for ((shell, _), (_, text)) in COMPLETIONS.iter().zip(&mut completions) {
-            *text = proc::quiet(Command::new(control_plane).args(["completion", shell]))?;
+            *text = proc::quiet(Command::new(&control_plane).args(["completion", shell]))?;
         }
-        Ok(Self { control_plane: control_plane.clone(), agent: agent.clone(), bills, completions })
+        Ok(Self { control_plane, agent, laboratory: programs.next(), bills, completions })
     }
 
-    /// Both executables.
+    /// Names of what is delivered.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let all = self.executables().chain(&self.laboratory);
+        all.filter_map(|file| file.file_name()?.to_str())
+    }
+
+    /// The executables of a control plane.
     pub(super) fn executables(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.control_plane, &self.agent].into_iter()
     }
@@ -93,7 +102,7 @@ impl Programs {
             Entry::link("usr/bin/gpuaas", "../lib/gpuaas/gpuaas"),
             copyright("gpuaas"),
         ];
-        entries.extend(Self::bills(&self.bills));
+        entries.extend(Self::bills(&self.bills[..2]));
         entries
     }
 
@@ -128,7 +137,7 @@ impl Programs {
     }
 }
 
-/// Both packages. What has to be made for them is made below `folder`.
+/// The packages. What has to be made for them is made below `folder`.
 ///
 /// # Errors
 /// The manual cannot be written.
@@ -136,8 +145,39 @@ pub(super) fn packages(
     source: &Source,
     programs: &Programs,
     folder: &Path,
-) -> Result<[Package; 2], String> {
-    Ok([control_plane(source, programs, folder)?, agent(source, programs)])
+) -> Result<Vec<Package>, String> {
+    let mut packages = vec![control_plane(source, programs, folder)?, agent(source, programs)];
+    packages
+        .extend(programs.laboratory.as_ref().map(|program| laboratory(source, programs, program)));
+    Ok(packages)
+}
+
+/// The laboratory is beside the control plane, which starts it for `gpuaas lab`.
+fn laboratory(source: &Source, programs: &Programs, program: &Path) -> Package {
+    let mut entries = vec![
+        Entry::copy("usr/lib/gpuaas/gpuaas-lab", 0o755, program.to_owned()),
+        Entry::link("usr/bin/gpuaas-lab", "../lib/gpuaas/gpuaas-lab"),
+        document(source, "gpuaas-lab", "packages.md", "docs/packages.md"),
+        copyright("gpuaas-lab"),
+    ];
+    entries.extend(Programs::bills(&programs.bills[2..]));
+    Package {
+        name: "gpuaas-lab",
+        summary: "simulated MAAS region and GPU servers for GPUaaS",
+        description: "\
+Three simulated servers go from bare metal to active with one
+command, `gpuaas lab`, and nothing configured. Also has the simulated
+region (`gpuaas maas-sim`) and the benchmarks (`gpuaas bench`).",
+        depends: ["bash", "curl", "python3"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([format!("gpuaas (= {})", source.version)])
+            .collect(),
+        fields: &[],
+        programs: vec![program.to_owned()],
+        entries,
+        scripts: source.root.join("ops/deb/gpuaas-lab"),
+    }
 }
 
 fn control_plane(source: &Source, programs: &Programs, folder: &Path) -> Result<Package, String> {
@@ -179,12 +219,14 @@ Onboards bare-metal GPU servers through Canonical MAAS: discovery,
 commissioning, deployment, bootstrap and checks, as durable work.
 This package has the control plane, its commands, and the agent
 that it gives to nodes.",
-        depends: &[
+        depends: [
             "systemd | systemd-standalone-sysusers",
             "systemd | systemd-standalone-tmpfiles",
             // userdel(8), when the state is deleted.
             "passwd",
-        ],
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         fields: &[("Recommends", "ca-certificates")],
         programs: vec![programs.control_plane.clone(), programs.agent.clone()],
         entries,
@@ -194,7 +236,6 @@ that it gives to nodes.",
 
 fn agent(source: &Source, programs: &Programs) -> Package {
     let scripts = source.root.join("ops/deb/gpuaas-node-agent");
-    let [_, bill] = &programs.bills;
     let mut entries = vec![
         Entry::copy("usr/bin/gpuaas-node-agent", 0o755, programs.agent.clone()),
         Entry::copy(
@@ -205,7 +246,7 @@ fn agent(source: &Source, programs: &Programs) -> Package {
         document(source, "gpuaas-node-agent", "packages.md", "docs/packages.md"),
         copyright("gpuaas-node-agent"),
     ];
-    entries.extend(Programs::bills(std::slice::from_ref(bill)));
+    entries.extend(Programs::bills(&programs.bills[1..2]));
     Package {
         name: "gpuaas-node-agent",
         summary: "agent of a GPU host that GPUaaS manages",
@@ -213,7 +254,7 @@ fn agent(source: &Source, programs: &Programs) -> Package {
 Sends facts and heartbeats of a GPU host to its control plane, and
 carries out signed tasks. Nodes that GPUaaS deploys get the agent
 from their control plane; this package is for images of hosts.",
-        depends: &[],
+        depends: Vec::new(),
         // The agent runs as root and keeps its state below /var/lib/gpuaas, which the control plane's
         // user owns.
         fields: &[("Conflicts", "gpuaas"), ("Recommends", "ca-certificates, pciutils")],

@@ -42,8 +42,10 @@ pub(super) fn build(
         Entry::text("DEBIAN/control", control(package, source, tree)?),
         Entry::text("DEBIAN/md5sums", md5sums(package, tree)?),
     ];
+    // The laboratory has none.
+    let scripts = SCRIPTS.into_iter().filter(|name| package.scripts.join(name).is_file());
     control.extend(
-        SCRIPTS
+        scripts
             .map(|name| Entry::copy(format!("DEBIAN/{name}"), 0o755, package.scripts.join(name))),
     );
     let conffiles = conffiles(package);
@@ -63,7 +65,7 @@ pub(super) fn build(
 }
 
 fn control(package: &Package, source: &Source, tree: &Path) -> Result<String, String> {
-    let mut depends: Vec<String> = package.depends.iter().map(|&name| name.to_owned()).collect();
+    let mut depends: Vec<String> = package.depends.clone();
     depends.extend(libraries(package)?);
     let mut text = format!(
         "Package: {}\nVersion: {}\nArchitecture: {}\nMaintainer: {MAINTAINER}\nSection: admin\n\

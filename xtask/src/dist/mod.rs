@@ -29,15 +29,16 @@ use crate::outcome::Outcome;
 use crate::{debug_info, proc, static_build};
 
 pub(crate) const HELP: &str = "\
-Build the packages gpuaas and gpuaas-node-agent, and print their files.
+Build the packages gpuaas, gpuaas-lab and gpuaas-node-agent, and print their files.
 
 Usage: cargo xtask dist [--profile P] [--only FORM] [--out DIR] [--bin DIR] [--sign-key FILE] [--quick]
 
---profile P      Profile of both executables [default: release, and agent for the agent]
+--profile P      Profile of all executables [default: release, and agent for the agent]
 --only FORM      Write only Debian packages (deb), archives for other systems (tar), or the
                  container image of the control plane (oci)
 --out DIR        Folder to write to [default: target/packages]
---bin DIR        Take gpuaas and gpuaas-node-agent from there, instead of building static ones
+--bin DIR        Take gpuaas, gpuaas-node-agent and, if it is there, gpuaas-lab from there, instead of
+                 building static ones
 --sign-key FILE  Sign the checksums with this Ed25519 key of ssh-keygen
 --quick          Compress fast instead of well
 
@@ -46,8 +47,13 @@ NAME.cdx.json with the crates in it (CycloneDX), provenance.intoto.json (SLSA), 
 The version has the time and the commit, unless the commit has the tag of the version.
 Needs dpkg-deb, and objcopy (binutils). docs/packages.md describes the packages.";
 
-/// The executables, and the profile that each is built with.
-const EXECUTABLES: [(&str, &str); 2] = [("gpuaas", "release"), ("gpuaas-node-agent", "agent")];
+/// An executable, the package of the workspace that it is of, and the profile that it is built with.
+type Executable = (&'static str, &'static str, &'static str);
+const EXECUTABLES: [Executable; 3] = [
+    ("gpuaas", "gpuaas", "release"),
+    ("gpuaas-node-agent", "gpuaas-node-agent", "agent"),
+    ("gpuaas-lab", "gpuaas-lab-cli", "release"),
+];
 const TOOLS: [(&str, &str); 9] = [
     ("dpkg-deb", "dpkg"),
     ("objcopy", "binutils"),
@@ -102,8 +108,18 @@ fn deliver(request: &Request) -> Result<Vec<PathBuf>, String> {
     fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let folder = stage::Folder::create(&out)?;
     let programs = executables(&workspace, request, folder.path())?;
-    let programs = describe(request, &source, &programs, folder.path())?;
+    let programs = describe(request, &source, programs, folder.path())?;
     write_all(request, &source, &programs, folder.path(), &out)
+}
+
+/// The executables of a delivery. A folder of executables may lack the laboratory, and the image has none.
+fn delivered(request: &Request) -> impl Iterator<Item = Executable> {
+    let bin = request.bin.clone();
+    let (essential, more) = EXECUTABLES.split_at(2);
+    let more =
+        more.iter().filter(move |one| bin.as_ref().is_none_or(|bin| bin.join(one.0).is_file()));
+    let wanted = request.only != Some(Form::Oci);
+    essential.iter().chain(more.filter(move |_| wanted)).copied()
 }
 
 /// Stripped copies of the executables in `folder`, each with its debug information beside it.
@@ -111,24 +127,25 @@ fn executables(
     workspace: &Workspace,
     request: &Request,
     folder: &Path,
-) -> Result<[PathBuf; 2], String> {
-    let mut copies = [PathBuf::new(), PathBuf::new()];
-    for ((name, profile), copy) in EXECUTABLES.into_iter().zip(&mut copies) {
+) -> Result<Vec<PathBuf>, String> {
+    let mut copies = Vec::new();
+    for (name, package, profile) in delivered(request) {
         let program = match &request.bin {
             Some(bin) => bin.join(name),
             None => {
                 let profile = request.profile.as_deref().unwrap_or(profile);
-                static_build::build(workspace, "dist", name, profile)?
+                static_build::build(workspace, "dist", (package, name), profile)?
             }
         };
-        *copy = folder.join(name);
-        stage::copy(&program, copy)?;
+        let copy = folder.join(name);
+        stage::copy(&program, &copy)?;
         // Split by the build, or not yet.
         let debug = program.with_file_name(format!("{name}.debug"));
         if debug.is_file() {
             stage::copy(&debug, &copy.with_file_name(format!("{name}.debug")))?;
         }
-        debug_info::split(copy)?;
+        debug_info::split(&copy)?;
+        copies.push(copy);
     }
     Ok(copies)
 }
@@ -137,15 +154,16 @@ fn executables(
 fn describe(
     request: &Request,
     source: &Source,
-    programs: &[PathBuf; 2],
+    programs: Vec<PathBuf>,
     folder: &Path,
 ) -> Result<Programs, String> {
-    let mut bills = [PathBuf::new(), PathBuf::new()];
-    for (((name, _), program), bill) in EXECUTABLES.iter().zip(programs).zip(&mut bills) {
-        let list = Dependencies::resolve(&source.root, name)?;
+    let mut bills = Vec::new();
+    for (program, (name, package, _)) in programs.iter().zip(EXECUTABLES) {
+        let list = Dependencies::resolve(&source.root, package)?;
         list.embed(program, folder)?;
-        *bill = folder.join(bill_name(name));
-        sbom::write(source, &list, (program, request.bin.is_none()), bill)?;
+        let bill = folder.join(bill_name(name));
+        sbom::write(source, &list, (program, request.bin.is_none()), &bill)?;
+        bills.push(bill);
     }
     Programs::new(programs, bills)
 }
@@ -178,7 +196,7 @@ fn write_all(
             files.push(file);
         }
     }
-    for (name, _) in EXECUTABLES {
+    for name in programs.names() {
         for part in [format!("{name}.debug"), bill_name(name)] {
             let file = out.join(&part);
             stage::copy(&folder.join(&part), &file)?;
@@ -204,7 +222,7 @@ fn write_all(
 fn inputs(request: &Request) -> Vec<(String, PathBuf)> {
     let bin = request.bin.iter();
     let programs =
-        bin.flat_map(|bin| EXECUTABLES.map(|(name, _)| (name.to_owned(), bin.join(name))));
+        bin.flat_map(|bin| delivered(request).map(|(name, ..)| (name.to_owned(), bin.join(name))));
     let authorities = image::authorities().filter(|_| request.wants(Form::Oci));
     programs.chain(authorities.map(|file| ("ca-certificates.crt".to_owned(), file))).collect()
 }
