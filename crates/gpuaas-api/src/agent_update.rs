@@ -8,6 +8,7 @@
 use gpuaas_artifact::{ArtifactStore, CatalogError};
 use gpuaas_engine::bundles;
 use gpuaas_store::ListedNode;
+use gpuaas_types::AuditAction;
 use gpuaas_types::agent::{AgentVersion, Operation};
 use gpuaas_types::codes::ProblemCode;
 use serde_json::json;
@@ -95,5 +96,6 @@ pub(crate) async fn audit_refusal(ctx: &Ctx, listed: &ListedNode, actor: &str, r
     let detail = json!({
         "code": problem.code, "detail": problem.detail, "hostname": listed.node.hostname,
     });
-    ctx.audit_refusal(actor, "node.task_refused", &listed.node.id.to_string(), detail).await;
+    ctx.audit_refusal(actor, AuditAction::NodeTaskRefused, &listed.node.id.to_string(), detail)
+        .await;
 }

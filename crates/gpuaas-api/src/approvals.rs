@@ -22,7 +22,7 @@ use gpuaas_types::approval::{
 };
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::text;
-use gpuaas_types::{ApprovalId, Timestamp};
+use gpuaas_types::{ApprovalId, AuditAction, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -240,8 +240,10 @@ fn verdict(
 ) -> ApiResult<ApprovalVerdict> {
     let (decided_by, reason) = caller.actor_and_reason(&said.actor, &said.reason)?;
     let (action, verb, code) = match verdict {
-        Verdict::Approve => ("approval.approve", "agreed to", TimelineCode::ApprovalGiven),
-        Verdict::Deny => ("approval.deny", "said no to", TimelineCode::ApprovalDenied),
+        Verdict::Approve => {
+            (AuditAction::ApprovalApprove, "agreed to", TimelineCode::ApprovalGiven)
+        }
+        Verdict::Deny => (AuditAction::ApprovalDeny, "said no to", TimelineCode::ApprovalDenied),
     };
     let who = &stored.requester.name;
     let line = TimelineEvent {
@@ -254,7 +256,7 @@ fn verdict(
     };
     let audit = NewAuditEntry {
         actor: decided_by.clone(),
-        action: action.to_owned(),
+        action,
         subject: stored.id.to_string(),
         detail: json!({
             "site": stored.site, "kind": stored.kind, "summary": stored.summary,

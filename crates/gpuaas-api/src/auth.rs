@@ -10,7 +10,7 @@ use gpuaas_store::{
 };
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::limits::ListenerKind;
-use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
+use gpuaas_types::{AuditAction, NodeId, Problem, RunId, Timestamp, TokenId};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -71,7 +71,7 @@ pub async fn replace_admin_token(
 ) -> Result<(), StoreError> {
     let entry = NewAuditEntry {
         actor: format!("host ({actor})"),
-        action: "token.reset".to_owned(),
+        action: AuditAction::TokenReset,
         subject: "admin".to_owned(),
         detail: json!({ "reason": reason }),
     };

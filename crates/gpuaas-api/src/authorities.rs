@@ -12,10 +12,10 @@ use gpuaas_store::{
     ExposeSecret as _, NewAuditEntry, NewAuthority, SecretString, Store, StoreError,
     StoredAuthority,
 };
-use gpuaas_types::Problem;
 use gpuaas_types::agent::TrustBundle;
 use gpuaas_types::api::{AuthorityReport, AuthorityState, ChangeAuthority, StageAuthority};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::{AuditAction, Problem};
 use serde_json::json;
 
 use crate::body::Body;
@@ -148,7 +148,7 @@ pub(crate) async fn stage_authority(
     let digest = new.digest.clone();
     let key = SecretString::from(made.to_pem());
     let detail = json!({ "reason": reason, "generation": next, "digest": digest });
-    let audit = NewAuditEntry::new(actor, "authority.stage", next.to_string(), detail);
+    let audit = NewAuditEntry::new(actor, AuditAction::AuthorityStage, next.to_string(), detail);
     ctx.store.stage_authority(now, next, new, &key, audit).await?;
     reload(&ctx, &issuer).await?;
     Ok((StatusCode::CREATED, Json(report(&ctx, &issuer).await?)))
@@ -165,7 +165,7 @@ pub(crate) async fn activate(
     reload(&ctx, &issuer).await?;
     let digest = digest_to_know(&issuer, asked.force);
     let detail = json!({ "reason": reason, "force": asked.force });
-    let audit = NewAuditEntry::new(actor, "authority.activate", "", detail);
+    let audit = NewAuditEntry::new(actor, AuditAction::AuthorityActivate, "", detail);
     ctx.store.activate_authority(ctx.signing_time(), digest, audit).await?;
     reload(&ctx, &issuer).await?;
     report(&ctx, &issuer).await.map(Json)
@@ -182,7 +182,7 @@ pub(crate) async fn retire(
     reload(&ctx, &issuer).await?;
     let digest = digest_to_know(&issuer, asked.force);
     let detail = json!({ "reason": reason, "force": asked.force });
-    let audit = NewAuditEntry::new(actor, "authority.retire", "", detail);
+    let audit = NewAuditEntry::new(actor, AuditAction::AuthorityRetire, "", detail);
     ctx.store.retire_authority(ctx.signing_time(), digest, audit).await?;
     reload(&ctx, &issuer).await?;
     report(&ctx, &issuer).await.map(Json)

@@ -24,7 +24,9 @@ use gpuaas_types::batch::{
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
-use gpuaas_types::{BatchId, BatchPhase, FieldError, MemberState, NodeId, Problem, Timestamp};
+use gpuaas_types::{
+    AuditAction, BatchId, BatchPhase, FieldError, MemberState, NodeId, Problem, Timestamp,
+};
 use serde_json::json;
 
 use crate::body::{Body, JsonBytes, Key, QueryParams, SitePageFilter, site_id};
@@ -202,7 +204,7 @@ impl CheckedManifest {
         }
         let audit = NewAuditEntry {
             actor: taken.first().map_or_else(|| actor.to_owned(), |word| word.actor.clone()),
-            action: "batch.create".to_owned(),
+            action: AuditAction::BatchCreate,
             subject: spec.name.clone(),
             detail,
         };
@@ -423,12 +425,13 @@ async fn command(
     let (actor, reason) = caller.actor_and_reason(&order.actor, &order.reason)?;
     let batch = ctx.store.batch(text).await?;
     let (action, detail) = match command {
-        OperatorBatchCommand::Stop => ("batch.stop", json!({ "reason": reason })),
-        OperatorBatchCommand::Resume { profile_revision } => {
-            ("batch.resume", json!({ "reason": reason, "profile_revision": profile_revision }))
-        }
+        OperatorBatchCommand::Stop => (AuditAction::BatchStop, json!({ "reason": reason })),
+        OperatorBatchCommand::Resume { profile_revision } => (
+            AuditAction::BatchResume,
+            json!({ "reason": reason, "profile_revision": profile_revision }),
+        ),
     };
-    let (action, subject) = (action.to_owned(), batch.spec.name.clone());
+    let subject = batch.spec.name.clone();
     let entry = NewAuditEntry { actor, action, subject, detail };
     ctx.store.apply_batch_command(ctx.now(), batch.id, command, entry).await?;
     let batch = ctx.store.batch(&batch.id.to_string()).await?;

@@ -23,7 +23,6 @@ use gpuaas_bundle::{
 };
 use gpuaas_engine::bundles::{self, DeliveryError};
 use gpuaas_store::{BundleApproval, BundleKey, NewAuditEntry, NewBundle};
-use gpuaas_types::Problem;
 use gpuaas_types::api::{BundlePin, List, ProfileResource, SiteResource};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::bundle::{
@@ -31,6 +30,7 @@ use gpuaas_types::bundle::{
 };
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
+use gpuaas_types::{AuditAction, Problem};
 use serde_json::json;
 
 use crate::body::{Body, Key};
@@ -106,7 +106,7 @@ pub(crate) async fn publish(
         published_by: actor.clone(),
     };
     let detail = json!({ "digest": new.digest });
-    let audit = NewAuditEntry::new(actor, "bundle.publish", reference, detail);
+    let audit = NewAuditEntry::new(actor, AuditAction::BundlePublish, reference, detail);
     let new = ctx.store.add_bundle(ctx.now(), new, Some(audit)).await?;
     refresh(&ctx).await?;
     let found = find(&ctx, &bundle.digest.to_string()).await?;
@@ -293,7 +293,10 @@ async fn decide(
     if approved {
         hold_approval(ctx, caller, &site, (text, asked, &reason), &found).await?;
     }
-    let action = if approved { "bundle.approve" } else { "bundle.withdraw" };
+    let action = match approved {
+        true => AuditAction::BundleApprove,
+        false => AuditAction::BundleWithdraw,
+    };
     let audited = found.iter().filter(|one| !one.built_in).map(|one| {
         let digest = one.bundle.digest.to_string();
         let detail = json!({ "site": asked.site, "digest": digest, "reason": reason });
@@ -362,7 +365,7 @@ pub(crate) async fn trust(
     let view = BundleKeyView { name, key: key.to_string(), until: asked.until };
     let (name, public_key) = (view.name.clone(), view.key.clone());
     let detail = json!({ "key": key.id(), "until": view.until });
-    let audit = NewAuditEntry::new(caller.name(), "bundle.trust", &view.name, detail);
+    let audit = NewAuditEntry::new(caller.name(), AuditAction::BundleTrust, &view.name, detail);
     let key = BundleKey { name, public_key, until: view.until };
     ctx.store.trust_bundle_key(ctx.now(), key, audit).await?;
     Ok((StatusCode::CREATED, Json(view)))

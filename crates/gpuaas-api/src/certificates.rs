@@ -19,7 +19,7 @@ use gpuaas_types::api::{
 };
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::limits::ListenerKind;
-use gpuaas_types::{NodeId, Problem, RunId, Timestamp, TokenId};
+use gpuaas_types::{AuditAction, NodeId, Problem, RunId, Timestamp, TokenId};
 use serde_json::json;
 
 use crate::auth::{self, judge};
@@ -346,7 +346,7 @@ pub(crate) async fn revoke(
         text: format!("{actor} revoked the certificates of this node: {reason}"),
     };
     let (subject, detail) = (node_id.to_string(), json!({ "reason": reason }));
-    let audit = NewAuditEntry::new(actor, "node.revoke_certificate", subject, detail);
+    let audit = NewAuditEntry::new(actor, AuditAction::NodeRevokeCertificate, subject, detail);
     let ended = ctx.store.revoke_certificates(now, node_id, &reason, vec![line], audit).await?;
     if ended == 0 {
         return Err(problem(ProblemCode::NoCertificate).into());

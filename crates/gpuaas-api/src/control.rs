@@ -5,10 +5,10 @@ use axum::extract::State;
 use gpuaas_engine::control::{TakeControlError, other_control_plane, take_control};
 use gpuaas_engine::{SiteKeyError, site_key};
 use gpuaas_store::{ExposeSecret as _, NewAuditEntry, StoreError};
-use gpuaas_types::Timestamp;
 use gpuaas_types::api::SiteResource;
 use gpuaas_types::change::{ControlPlan, ControlRequest};
 use gpuaas_types::codes::{TimelineCode, WaitCode};
+use gpuaas_types::{AuditAction, Timestamp};
 use serde_json::json;
 
 use crate::body::{Body, Key};
@@ -54,7 +54,7 @@ pub(crate) async fn take(
     };
     let from = other.as_ref().map(|other| &other.plane);
     let detail = json!({ "reason": reason, "from": from });
-    let audit = NewAuditEntry::new(actor, "site.take_control", &name, detail);
+    let audit = NewAuditEntry::new(actor, AuditAction::SiteTakeControl, &name, detail);
     let mut taken = false;
     let mut tries = 0;
     while !asked.dry_run && !taken {

@@ -14,7 +14,7 @@ use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::health::Health;
 use gpuaas_types::limits::{ListenerKind, ListenerLimits};
-use gpuaas_types::{IdSource, NodeId, Problem, Timestamp};
+use gpuaas_types::{AuditAction, IdSource, NodeId, Problem, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -355,18 +355,18 @@ impl Ctx {
     pub(crate) async fn audit_refusal(
         &self,
         actor: &str,
-        action: &str,
+        action: AuditAction,
         subject: &str,
         detail: serde_json::Value,
     ) {
         let entry = gpuaas_store::NewAuditEntry {
             actor: actor.to_owned(),
-            action: action.to_owned(),
+            action,
             subject: subject.to_owned(),
             detail,
         };
         if let Err(error) = self.store.append_audit_entry(self.now(), entry).await {
-            tracing::error!(%error, action, subject, "a refusal is missing in the audit log");
+            tracing::error!(%error, %action, subject, "a refusal is missing in the audit log");
         }
     }
 }

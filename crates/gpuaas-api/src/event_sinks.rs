@@ -17,7 +17,7 @@ use gpuaas_types::event::{
 };
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
-use gpuaas_types::{EventSinkId, Problem};
+use gpuaas_types::{AuditAction, EventSinkId, Problem};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -60,7 +60,7 @@ pub(crate) async fn add_webhook(
     let now = ctx.now();
     let entry = NewAuditEntry {
         actor: caller.name().to_owned(),
-        action: "webhook.add".to_owned(),
+        action: AuditAction::WebhookAdd,
         subject: asked.name.clone(),
         detail: json!({ "url": asked.url, "site": asked.site, "reason": reason }),
     };
@@ -115,7 +115,7 @@ pub(crate) async fn remove(
     let reason = check::reason(&asked.reason)?;
     let entry = NewAuditEntry {
         actor: caller.name().to_owned(),
-        action: "event-sink.remove".to_owned(),
+        action: AuditAction::EventSinkRemove,
         subject: name.clone(),
         detail: json!({ "reason": reason }),
     };
@@ -161,7 +161,7 @@ pub(crate) async fn replay(
     let reason = check::reason(&asked.reason)?;
     let entry = NewAuditEntry {
         actor: caller.name().to_owned(),
-        action: "dead-letter.replay".to_owned(),
+        action: AuditAction::DeadLetterReplay,
         subject: asked.sink.clone(),
         detail: json!({ "letter": asked.letter, "reason": reason }),
     };

@@ -8,6 +8,7 @@
 use gpuaas_core::image_state::uploaded_name;
 use gpuaas_core::image_statement::{STATEMENT_PAYLOAD_TYPE, image_experiment_statement};
 use gpuaas_store::{ImageNote, NewAuditEntry, StoredExperiment};
+use gpuaas_types::AuditAction;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::experiment::{ExperimentArm, ExperimentState, ExperimentView};
 use gpuaas_types::image::ImageEvent;
@@ -103,7 +104,7 @@ async fn advance_one(ctx: &Ctx, stored: StoredExperiment) -> ApiResult<usize> {
     }
     let entry = NewAuditEntry {
         actor: stored.created_by.clone(),
-        action: "experiment.end".to_owned(),
+        action: AuditAction::ExperimentEnd,
         subject: stored.name.clone(),
         detail: json!({ "site": stored.site, "measures": seen.measures.first() }),
     };

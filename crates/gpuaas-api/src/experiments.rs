@@ -19,7 +19,7 @@ use gpuaas_types::experiment::{
 };
 use gpuaas_types::image::ImagePin;
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{NodeId, NodeState, Problem, ProfileId, RunId, RunKind, RunStatus};
+use gpuaas_types::{AuditAction, NodeId, NodeState, Problem, ProfileId, RunId, RunKind, RunStatus};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -90,7 +90,7 @@ pub(crate) async fn start(
     let stored = StoredExperiment { requester: Some(caller.requester()), ..stored };
     let entry = NewAuditEntry {
         actor,
-        action: "experiment.start".to_owned(),
+        action: AuditAction::ExperimentStart,
         subject: stored.name.clone(),
         detail: json!({ "site": stored.site, "spec": stored.spec, "reason": reason }),
     };
@@ -156,7 +156,7 @@ pub(crate) async fn stop(
     let stored = find(&ctx, &caller, &name).await?;
     let entry = NewAuditEntry {
         actor,
-        action: "experiment.stop".to_owned(),
+        action: AuditAction::ExperimentStop,
         subject: stored.name.clone(),
         detail: json!({ "site": stored.site, "reason": reason }),
     };
@@ -204,7 +204,7 @@ pub(crate) async fn import(
     };
     let entry = NewAuditEntry {
         actor,
-        action: "experiment.import".to_owned(),
+        action: AuditAction::ExperimentImport,
         subject: stored.name.clone(),
         detail: json!({ "site": stored.site, "reason": reason }),
     };
@@ -338,7 +338,8 @@ async fn make_profiles(
         let pins = bundles::pins(ctx, "", &spec).await?;
         let id = ProfileId::new(&*ctx.ids, ctx.now());
         let detail = json!({ "revision": 1, "experiment": true });
-        let audit = NewAuditEntry::new(&stored.created_by, "profile.create", name, detail);
+        let audit =
+            NewAuditEntry::new(&stored.created_by, AuditAction::ProfileCreate, name, detail);
         ctx.store.create_profile(ctx.now(), id, name, &spec, &pins, audit).await?;
     }
     Ok(())

@@ -5,10 +5,10 @@ use axum::extract::State;
 use gpuaas_core::image_state::{previous_image, uploaded_name};
 use gpuaas_core::policy::normalise_distro_series;
 use gpuaas_store::{NewAuditEntry, StoredImage};
-use gpuaas_types::Timestamp;
 use gpuaas_types::api::{ProfileResource, SiteResource};
 use gpuaas_types::image::{ImagePin, ImageRollback, ImageRollbackView};
 use gpuaas_types::spec::ProfileSpec;
+use gpuaas_types::{AuditAction, Timestamp};
 use serde_json::json;
 
 use crate::body::{Body, Key};
@@ -58,7 +58,7 @@ pub(crate) async fn roll_back(
             "site": site.spec.name, "from": from, "to": to, "revision": profile.revision + 1,
             "reason": reason,
         });
-        let audit = NewAuditEntry::new(actor, "profile.rollback_image", &name, detail);
+        let audit = NewAuditEntry::new(actor, AuditAction::ProfileRollbackImage, &name, detail);
         let changed = ctx.store.set_profile(ctx.now(), &name, seen, &spec, &pins, audit).await?;
         changed.revision
     };

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_store::{NewAuditEntry, StoredImage};
+use gpuaas_types::AuditAction;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::image::{ImageTransition, ImageVerdict, ImageVerdictRequest};
 use serde_json::json;
@@ -50,7 +51,7 @@ pub(crate) async fn record(
     };
     let entry = NewAuditEntry {
         actor: verdict.actor.clone(),
-        action: "image.verdict".to_owned(),
+        action: AuditAction::ImageVerdict,
         subject: format!("sha256:{}", verdict.sha256),
         detail: json!({
             "site": site.spec.name, "errors": verdict.errors, "warnings": verdict.warnings,

@@ -22,7 +22,7 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::image::{
     ImageDeletion, ImageEvent, ImageRecordRequest, ImageState, ImageTransition, ImageView,
 };
-use gpuaas_types::{Problem, Timestamp};
+use gpuaas_types::{AuditAction, Problem, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -99,7 +99,7 @@ pub(crate) async fn record(
         image.parents = parents;
     }
     let actor = caller.actor(&asked.actor);
-    write(&ctx, image, (from, asked.state), (&actor, ""), "image.record").await?;
+    write(&ctx, image, (from, asked.state), (&actor, ""), AuditAction::ImageRecord).await?;
     let stored = ctx.store.image(site.id, &name).await?;
     let stored = stored.ok_or_else(|| not_found(&name, &site.spec.name))?;
     Ok((StatusCode::CREATED, Json(whole_view(&ctx, stored).await?)))
@@ -150,8 +150,8 @@ pub(crate) async fn transition(
         return Err(invalid("canary_nodes", "only a canary has a number of nodes").into());
     }
     image.canary_nodes = is_canary.then(|| i64::from(asked.canary_nodes.unwrap_or(1).max(1)));
-    let action = format!("image.{}", asked.to);
-    write(&ctx, image, (Some(from), asked.to), (&actor, &reason), &action).await?;
+    let action = AuditAction::of_image(asked.to);
+    write(&ctx, image, (Some(from), asked.to), (&actor, &reason), action).await?;
     let stored = ctx.store.image(site.id, &name).await?;
     let stored = stored.ok_or_else(|| not_found(&name, &site.spec.name))?;
     Ok(Json(whole_view(&ctx, stored).await?))
@@ -174,7 +174,7 @@ pub(crate) async fn delete(
             let from = image.state;
             let event =
                 event(&ctx, &mut image, (Some(from), ImageState::Revoked), (&actor, &reason))?;
-            let entry = audit(&image, &actor, "image.delete", &event);
+            let entry = audit(&image, &actor, AuditAction::ImageDelete, &event);
             ctx.store.delete_image(&image, &event, entry).await?;
             image
         }
@@ -303,7 +303,7 @@ async fn adopt(ctx: &Ctx, site: &SiteResource, name: &str, actor: &str) -> ApiRe
     image.size_bytes = i64::try_from(found.size_bytes).unwrap_or(i64::MAX);
     image.resource_id = i64::try_from(found.id).ok();
     let said = (actor, "found in MAAS, whole");
-    write(ctx, image, (None, ImageState::Uploaded), said, "image.record").await?;
+    write(ctx, image, (None, ImageState::Uploaded), said, AuditAction::ImageRecord).await?;
     let stored = ctx.store.image(site.id, name).await?;
     Ok(stored.ok_or_else(|| not_found(name, &site.spec.name))?)
 }
@@ -360,10 +360,15 @@ fn event(
     Ok(ImageEvent { at, actor, from, to, reason, statement })
 }
 
-fn audit(image: &StoredImage, actor: &str, action: &str, event: &ImageEvent) -> NewAuditEntry {
+fn audit(
+    image: &StoredImage,
+    actor: &str,
+    action: AuditAction,
+    event: &ImageEvent,
+) -> NewAuditEntry {
     NewAuditEntry {
         actor: actor.to_owned(),
-        action: action.to_owned(),
+        action,
         subject: format!("custom/{}", image.name),
         detail: json!({
             "site": image.site, "sha256": image.sha256, "from": event.from, "to": event.to,
@@ -377,7 +382,7 @@ async fn write(
     mut image: StoredImage,
     states: (Option<ImageState>, ImageState),
     (actor, reason): (&str, &str),
-    action: &str,
+    action: AuditAction,
 ) -> ApiResult<()> {
     let event = event(ctx, &mut image, states, (actor, reason))?;
     let entry = audit(&image, actor, action, &event);

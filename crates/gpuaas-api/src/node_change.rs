@@ -13,7 +13,7 @@ use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::change::HardwareCorrection;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::OnboardRequest;
-use gpuaas_types::{NodeState, RunStatus, SiteId};
+use gpuaas_types::{AuditAction, NodeState, RunStatus, SiteId};
 use serde_json::json;
 
 use crate::audit::spec_digest;
@@ -126,7 +126,7 @@ pub(crate) async fn change(
         "after_digest": spec_digest(&hardware),
     });
     let audit =
-        NewAuditEntry { actor, action: "node.change".to_owned(), subject: id.to_string(), detail };
+        NewAuditEntry { actor, action: AuditAction::NodeChange, subject: id.to_string(), detail };
     let bmc_password = asked.bmc_password.map(SecretString::from);
     let change =
         HardwareChange { node_id: id, hardware, bmc_password, site_id, report, line, audit };

@@ -16,7 +16,7 @@ use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::OnboardRequest;
 use gpuaas_types::text;
-use gpuaas_types::{NodeId, NodeState, Problem, RunId, RunStatus, Step};
+use gpuaas_types::{AuditAction, NodeId, NodeState, Problem, RunId, RunStatus, Step};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -134,7 +134,7 @@ async fn plan(
     }
     let audit = NewAuditEntry {
         actor: request.take_over.map_or_else(|| caller.name().to_owned(), |word| word.actor),
-        action: "node.onboard".to_owned(),
+        action: AuditAction::NodeOnboard,
         subject: node_id.to_string(),
         detail,
     };

@@ -15,7 +15,7 @@ use gpuaas_types::codes::TimelineCode;
 use gpuaas_types::machine::{Disk, MachineView};
 use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
 use gpuaas_types::steps::KindRow;
-use gpuaas_types::{NodeId, RunId, RunKind, Step};
+use gpuaas_types::{AuditAction, NodeId, RunId, RunKind, Step};
 use serde_json::json;
 
 use crate::body::{Body, Key};
@@ -88,7 +88,7 @@ pub(crate) async fn begin_run(
     };
     let audit = NewAuditEntry {
         actor,
-        action: format!("node.{}", asked.kind),
+        action: AuditAction::of_run(asked.kind),
         subject: id.to_string(),
         detail: json!({
             "hostname": plan.hostname, "run": run_id, "reason": reason, "destroys": plan.destroys,

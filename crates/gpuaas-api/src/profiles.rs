@@ -8,7 +8,7 @@ use gpuaas_types::api::{List, ProfileCreate, ProfilePreset, ProfileResource};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{ProfileId, SiteId};
+use gpuaas_types::{AuditAction, ProfileId, SiteId};
 use serde_json::{Map, Value, json};
 
 use crate::audit::spec_digest;
@@ -34,7 +34,7 @@ pub(crate) async fn create(
     let now = ctx.now();
     let id = ProfileId::new(&*ctx.ids, now);
     let detail = json!({ "revision": 1 });
-    let audit = NewAuditEntry::new(caller.name(), "profile.create", &asked.name, detail);
+    let audit = NewAuditEntry::new(caller.name(), AuditAction::ProfileCreate, &asked.name, detail);
     let made = ctx.store.create_profile(now, id, &asked.name, &asked.spec, &pins, audit).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -140,7 +140,7 @@ async fn edit(
         "fields": fields, "revision": current.revision + 1,
         "before_digest": spec_digest(&current.spec), "after_digest": spec_digest(&spec),
     });
-    let audit = NewAuditEntry::new(caller.name(), "profile.change", name, detail);
+    let audit = NewAuditEntry::new(caller.name(), AuditAction::ProfileChange, name, detail);
     Ok(ctx.store.set_profile(ctx.now(), name, seen, &spec, &pins, audit).await?)
 }
 

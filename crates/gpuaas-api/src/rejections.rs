@@ -13,7 +13,7 @@ use gpuaas_store::{NewAuditEntry, RequestOrigin, sha256, with_origin};
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::trace_context::{TRACEPARENT_HEADER, TraceContext};
-use gpuaas_types::{NodeId, Problem, RandomIds, TaskId};
+use gpuaas_types::{AuditAction, NodeId, Problem, RandomIds, TaskId};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -201,8 +201,10 @@ async fn record(
             Some(caller) => caller.0.clone(),
             None => address.clone().unwrap_or_else(|| "unknown".to_owned()),
         },
-        action: if is_forbidden(code) { "request.refused" } else { "credential.refused" }
-            .to_owned(),
+        action: match is_forbidden(code) {
+            true => AuditAction::RequestRefused,
+            false => AuditAction::CredentialRefused,
+        },
         subject: match node_id {
             Some(id) => id.to_string(),
             None => program_of(ctx, client).await.unwrap_or_else(|| "unknown".to_owned()),
@@ -247,7 +249,7 @@ pub(crate) async fn record_foreign_task(
     let Some(repeated) = audit.should_record(key, CredentialOrigin::Known, now) else { return };
     let entry = NewAuditEntry {
         actor: format!("agent of {node_id}"),
-        action: "agent.task_refused".to_owned(),
+        action: AuditAction::AgentTaskRefused,
         subject: node_id.to_string(),
         detail: json!({
             "code": code, "detail": message, "task": task_id, "repeated": repeated,

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use gpuaas_core::record::NodeRecord;
 use gpuaas_store::{NewAuditEntry, NodeFilter, SecretOwner, StoreError};
+use gpuaas_types::AuditAction;
 use gpuaas_types::api::List;
 use gpuaas_types::api::RoceResource;
 use gpuaas_types::change::{RemovalPlan, RemovalRequest, RoceRemoval};
@@ -51,7 +52,7 @@ pub(crate) async fn site(
         );
         return Err(problem(ProblemCode::SiteInUse).with_detail(detail).with_hint(hint).into());
     }
-    let entry = entry(actor, "site.remove", &name, &reason);
+    let entry = entry(actor, AuditAction::SiteRemove, &name, &reason);
     if !asked.dry_run {
         ctx.store.remove_site(ctx.now(), site.id, entry).await?;
     }
@@ -95,7 +96,7 @@ pub(crate) async fn profile(
         ),
         format!("{} of bundles", counted(secrets, "secret input")),
     ];
-    let entry = entry(actor, "profile.remove", &name, &reason);
+    let entry = entry(actor, AuditAction::ProfileRemove, &name, &reason);
     if !asked.dry_run {
         ctx.store.remove_profile(ctx.now(), profile.id, entry).await?;
     }
@@ -106,9 +107,9 @@ pub(crate) async fn profile(
     Ok(Json(RemovalPlan { name, destroys, used_by, removed: !asked.dry_run }))
 }
 
-fn entry(actor: String, action: &str, name: &str, reason: &str) -> NewAuditEntry {
+fn entry(actor: String, action: AuditAction, name: &str, reason: &str) -> NewAuditEntry {
     let detail = json!({ "reason": reason });
-    NewAuditEntry { actor, action: action.to_owned(), subject: name.to_owned(), detail }
+    NewAuditEntry { actor, action, subject: name.to_owned(), detail }
 }
 
 /// `POST /api/v1/roce-assignments/remove`: answers those that are left of the host.
@@ -122,7 +123,7 @@ pub(crate) async fn roce(
     let hostname = asked.hostname.trim().to_ascii_lowercase();
     let interface = check::interface(&asked.interface);
     let subject = format!("{} {hostname} {interface}", asked.site);
-    let audit = NewAuditEntry::new(caller.name(), "roce.remove", subject, json!({}));
+    let audit = NewAuditEntry::new(caller.name(), AuditAction::RoceRemove, subject, json!({}));
     let removed =
         ctx.store.remove_roce_assignment(ctx.now(), site.id, &hostname, &interface, audit);
     match removed.await {

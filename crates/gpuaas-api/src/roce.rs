@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_store::{NewAuditEntry, StoreError};
-use gpuaas_types::RoceAssignmentId;
 use gpuaas_types::api::{List, RoceResource};
 use gpuaas_types::change::RoceChange;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::RoceAssignmentSpec;
 use gpuaas_types::text;
+use gpuaas_types::{AuditAction, RoceAssignmentId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -34,7 +34,8 @@ pub(crate) async fn create(
     let spec = check::roce(asked)?;
     let now = ctx.now();
     let id = RoceAssignmentId::new(&*ctx.ids, now);
-    let audit = NewAuditEntry::new(caller.name(), "roce.add", id.to_string(), json!(spec));
+    let audit =
+        NewAuditEntry::new(caller.name(), AuditAction::RoceAdd, id.to_string(), json!(spec));
     let made = ctx.store.add_roce_assignment(now, id, site.id, spec, audit).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -109,7 +110,8 @@ pub(crate) async fn change(
         "before": before, "after": wanted,
         "before_digest": spec_digest(&before), "after_digest": spec_digest(&wanted),
     });
-    let audit = NewAuditEntry::new(caller.name(), "roce.change", known.id.to_string(), detail);
+    let audit =
+        NewAuditEntry::new(caller.name(), AuditAction::RoceChange, known.id.to_string(), detail);
     let changed = ctx.store.change_roce_assignment(ctx.now(), site.id, &interface, wanted, audit);
     match changed.await {
         Ok(changed) => Ok(Json(changed)),

@@ -16,7 +16,7 @@ use gpuaas_types::api::{SiteResource, Source, TimelineEvent};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::SecondPersonPolicy;
-use gpuaas_types::{ApprovalId, NodeId, SiteId};
+use gpuaas_types::{ApprovalId, AuditAction, NodeId, SiteId};
 use serde_json::{Value, json};
 
 use crate::audit::spec_digest;
@@ -259,7 +259,7 @@ fn new_approval(
     };
     let audit = NewAuditEntry {
         actor: caller.name().to_owned(),
-        action: "approval.ask".to_owned(),
+        action: AuditAction::ApprovalAsk,
         subject: id.to_string(),
         detail: json!({
             "site": site.spec.name, "kind": kind, "summary": summary, "reason": reason,

@@ -5,6 +5,7 @@
 use axum::Json;
 use axum::extract::State;
 use gpuaas_store::{ExposeSecret as _, NewAuditEntry, SecretOwner, SecretString};
+use gpuaas_types::AuditAction;
 use gpuaas_types::api::List;
 use gpuaas_types::bundle::{InputSecretSet, InputSecretView};
 use gpuaas_types::codes::ProblemCode;
@@ -34,6 +35,24 @@ struct AuditedOwner {
     owner: SecretOwner,
     kind: &'static str,
     name: String,
+}
+
+/// A change of a secret.
+#[derive(Clone, Copy)]
+enum SecretChange {
+    Set,
+    Delete,
+}
+
+impl SecretChange {
+    fn action(self, owner: SecretOwner) -> AuditAction {
+        match (owner, self) {
+            (SecretOwner::Site(_), Self::Set) => AuditAction::SiteSecretSet,
+            (SecretOwner::Site(_), Self::Delete) => AuditAction::SiteSecretDelete,
+            (SecretOwner::Profile(_), Self::Set) => AuditAction::ProfileSecretSet,
+            (SecretOwner::Profile(_), Self::Delete) => AuditAction::ProfileSecretDelete,
+        }
+    }
 }
 
 async fn site(ctx: &Ctx, name: String) -> ApiResult<AuditedOwner> {
@@ -122,7 +141,7 @@ async fn set(
     refresh(ctx).await?;
     let checked = ctx.bundles.check_secret(bundle, input, value.expose_secret());
     checked.map_err(|error| refused(&error))?;
-    let (now, audit) = (ctx.now(), audit_entry(owned, "set", bundle, input, &actor));
+    let (now, audit) = (ctx.now(), audit_entry(owned, SecretChange::Set, bundle, input, &actor));
     let owner = owned.owner;
     let set = ctx.store.set_input_secret(now, owner, bundle, input, &value, audit).await?;
     Ok(Json(set))
@@ -137,7 +156,7 @@ async fn delete(
     actor: &str,
 ) -> Listed {
     let actor = caller.actor(actor);
-    let audit = audit_entry(owned, "delete", bundle, input, &actor);
+    let audit = audit_entry(owned, SecretChange::Delete, bundle, input, &actor);
     if !ctx.store.delete_input_secret(ctx.now(), owned.owner, bundle, input, audit).await? {
         let AuditedOwner { kind, name, .. } = owned;
         let detail = format!("{kind} {name} keeps nothing for input {input} of {bundle}");
@@ -149,12 +168,11 @@ async fn delete(
 /// The audit entry of a change of a secret, never with the value.
 fn audit_entry(
     owned: &AuditedOwner,
-    verb: &str,
+    change: SecretChange,
     bundle: &str,
     input: &str,
     actor: &str,
 ) -> NewAuditEntry {
-    let action = format!("{}.secret.{verb}", owned.kind);
     let detail = json!({ "bundle": bundle, "input": input });
-    NewAuditEntry::new(actor, action, &owned.name, detail)
+    NewAuditEntry::new(actor, change.action(owned.owner), &owned.name, detail)
 }

@@ -12,7 +12,7 @@ use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::key_reference::KeyReference;
 use gpuaas_types::spec::{SecondPersonPolicy, SiteSpec};
-use gpuaas_types::{Problem, SiteId};
+use gpuaas_types::{AuditAction, Problem, SiteId};
 use serde_json::{Map, Value, json};
 
 use crate::audit::spec_digest;
@@ -65,7 +65,7 @@ pub(crate) async fn create(
         return Err(invalid("spec.approved_images", text).into());
     }
     let detail = json!({ "url": spec.url, "api_key_ref": spec.api_key_ref });
-    let audit = NewAuditEntry::new(caller.name(), "site.create", &spec.name, detail);
+    let audit = NewAuditEntry::new(caller.name(), AuditAction::SiteCreate, &spec.name, detail);
     let made = ctx.store.create_site(ctx.now(), id, spec, status, &key, audit).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -165,7 +165,7 @@ async fn edit(
         "fields": fields, "api_key": new_key.is_some(), "api_key_ref": spec.api_key_ref,
         "before_digest": spec_digest(&site.spec), "after_digest": spec_digest(&spec),
     });
-    let audit = NewAuditEntry::new(caller.name(), "site.change", name, detail);
+    let audit = NewAuditEntry::new(caller.name(), AuditAction::SiteChange, name, detail);
     let (seen, key) = (Some(site.revision), new_key.as_ref());
     Ok(ctx.store.update_site(now, (site.id, seen), spec, status, key, audit).await?)
 }

@@ -7,12 +7,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use gpuaas_bundle::{Envelope, SigningKey, order};
 use gpuaas_store::{ExposeSecret as _, NewAuditEntry, SecretString, StoreError};
-use gpuaas_types::NodeId;
 use gpuaas_types::agent::{
     AssignedTask, SignedTask, Task, TaskBatch, TaskKey, TaskKeyState, TaskKeys,
 };
 use gpuaas_types::api::{ActivateTaskKey, RetireTaskKey};
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::{AuditAction, NodeId};
 use serde_json::json;
 
 use crate::body::Body;
@@ -33,7 +33,8 @@ pub(crate) async fn stage_key(
 ) -> ApiResult<(StatusCode, Json<TaskKeys>)> {
     ensure_active_key(&ctx).await?;
     let (public_key, secret) = new_key()?;
-    let audit = NewAuditEntry::new(caller.name(), "task_key.stage", &public_key, json!({}));
+    let audit =
+        NewAuditEntry::new(caller.name(), AuditAction::TaskKeyStage, &public_key, json!({}));
     ctx.store.add_task_key(ctx.now(), &public_key, &secret, Some(audit)).await?;
     Ok((StatusCode::CREATED, Json(read_anew(&ctx).await?)))
 }
@@ -51,7 +52,7 @@ pub(crate) async fn activate(
     Body(asked): Body<ActivateTaskKey>,
 ) -> ApiResult<Json<TaskKeys>> {
     let until = ctx.now().plus_seconds(f64::from(asked.grace_seconds));
-    let audit = NewAuditEntry::new(caller.name(), "task_key.activate", "", json!(asked));
+    let audit = NewAuditEntry::new(caller.name(), AuditAction::TaskKeyActivate, "", json!(asked));
     ctx.store.activate_task_key(ctx.now(), until, audit).await?;
     read_anew(&ctx).await.map(Json)
 }
@@ -62,7 +63,8 @@ pub(crate) async fn retire(
     caller: Caller,
     Body(asked): Body<RetireTaskKey>,
 ) -> ApiResult<Json<TaskKeys>> {
-    let audit = NewAuditEntry::new(caller.name(), "task_key.retire", &asked.public_key, json!({}));
+    let audit =
+        NewAuditEntry::new(caller.name(), AuditAction::TaskKeyRetire, &asked.public_key, json!({}));
     ctx.store.retire_task_key(ctx.now(), &asked.public_key, audit).await?;
     read_anew(&ctx).await.map(Json)
 }

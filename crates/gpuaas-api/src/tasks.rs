@@ -18,7 +18,7 @@ use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::ReleaseMode;
 use gpuaas_types::task::{TaskRequest, TaskState, TaskView};
 use gpuaas_types::text;
-use gpuaas_types::{NodeId, NodeState, RunStatus, TaskId, Timestamp};
+use gpuaas_types::{AuditAction, NodeId, NodeState, RunStatus, TaskId, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -98,7 +98,7 @@ pub(crate) async fn issue(
     };
     let audit = NewAuditEntry {
         actor: actor.clone(),
-        action: "node.task".to_owned(),
+        action: AuditAction::NodeTask,
         subject: node_id.to_string(),
         detail: json!({
             "task": id, "hostname": listed.node.hostname, "operation": operation,

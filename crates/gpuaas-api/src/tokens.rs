@@ -8,7 +8,7 @@ use gpuaas_types::access::{MintedToken, RoleGrant, TokenRequest, TokenRevocation
 use gpuaas_types::api::List;
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::filter::FilterList;
-use gpuaas_types::{Problem, TokenId};
+use gpuaas_types::{AuditAction, Problem, TokenId};
 use serde_json::json;
 
 use crate::access::TOKEN_PREFIX;
@@ -72,7 +72,7 @@ pub(crate) async fn create(
     let id = TokenId::new(&*ctx.ids, now);
     let entry = NewAuditEntry {
         actor: caller.name().to_owned(),
-        action: "token.create".to_owned(),
+        action: AuditAction::TokenCreate,
         subject: asked.name.clone(),
         detail: json!({
             "id": id, "grants": asked.grants, "expires_at": expires_at, "reason": reason,
@@ -130,7 +130,7 @@ pub(crate) async fn revoke(
     let reason = check::reason(&asked.reason)?;
     let entry = NewAuditEntry {
         actor: caller.name().to_owned(),
-        action: "token.revoke".to_owned(),
+        action: AuditAction::TokenRevoke,
         subject: name.clone(),
         detail: json!({ "reason": reason }),
     };

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use gpuaas_types::AuditAction;
 use gpuaas_types::audit::{
     AuditChainEnd, AuditFault, AuditFaultKind, AuditRecord, AuditVerdict, ChainedAuditRecord,
 };
@@ -20,7 +21,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 /// Action of the record that says which rows were exported and deleted.
-pub const EXPIRY_ACTION: &str = "audit.expire";
+pub const EXPIRY_ACTION: &str = AuditAction::AuditExpire.as_str();
 
 /// A SHA-256 digest.
 pub type AuditDigest = [u8; 32];

@@ -17,7 +17,7 @@ use gpuaas_store::{
 };
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::TimelineCode;
-use gpuaas_types::{BatchPhase, RunId, RunKind, Timestamp};
+use gpuaas_types::{AuditAction, BatchPhase, RunId, RunKind, Timestamp};
 
 use crate::repeated_failure::RepeatedFailure;
 use crate::shared::Shared;
@@ -140,7 +140,7 @@ fn plan(
     let begin = begin.collect();
     let audit = decision.stop.as_ref().map(|stop| NewAuditEntry {
         actor: "gpuaas".to_owned(),
-        action: "batch.stop".to_owned(),
+        action: AuditAction::BatchStop,
         subject: name.clone(),
         detail: serde_json::json!({ "code": stop.code, "reason": stop.text }),
     });

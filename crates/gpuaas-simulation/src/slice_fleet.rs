@@ -23,8 +23,8 @@ use gpuaas_types::slot::SlotMap;
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::topology::{HostTopology, TopologyReport};
 use gpuaas_types::{
-    ClaimId, IdSource as _, NodeId, NodeState, ProfileId, RandomIds, RunId, RunStatus, SiteId,
-    TaskId, Timestamp,
+    AuditAction, ClaimId, IdSource as _, NodeId, NodeState, ProfileId, RandomIds, RunId, RunStatus,
+    SiteId, TaskId, Timestamp,
 };
 
 /// Nodes that are made at once.
@@ -228,7 +228,7 @@ impl NodeMaker<'_> {
         let spec = TaskSpec::Operate { dry_run: false, operation: Operation::DiscoverSlices {} };
         let audit = NewAuditEntry {
             actor: ACTOR.to_owned(),
-            action: "node.task".to_owned(),
+            action: AuditAction::NodeTask,
             subject: node_id.to_string(),
             detail: serde_json::Value::Null,
         };

@@ -24,7 +24,7 @@ use gpuaas_types::agent::{Gate, GateReport, Operation, Task, TaskSpec};
 use gpuaas_types::claim::{ClaimState, NumaPreference};
 use gpuaas_types::slice::{SliceRunKind, SliceRunStatus};
 use gpuaas_types::topology::{HostTopology, TopologyReport};
-use gpuaas_types::{ClaimId, IdSource as _, NodeId, NodeState, TaskId, Timestamp};
+use gpuaas_types::{AuditAction, ClaimId, IdSource as _, NodeId, NodeState, TaskId, Timestamp};
 use maas_sim::SimRng;
 
 use crate::simulation::Simulation;
@@ -314,7 +314,7 @@ async fn discover(
         history: Vec::new(),
         audit: NewAuditEntry {
             actor: ACTOR.to_owned(),
-            action: "node.task".to_owned(),
+            action: AuditAction::NodeTask,
             subject: node_id.to_string(),
             detail: serde_json::Value::Null,
         },

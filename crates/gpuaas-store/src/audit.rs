@@ -14,6 +14,20 @@ use crate::page::Page;
 use crate::store::Store;
 use crate::tables::audit::{self, IdempotencyKey, NewAuditEntry};
 
+/// What an entry of the audit log says. Its action is a text: entries of other versions may have actions
+/// that this one does not know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredAction {
+    /// Actor: a person or a program.
+    pub actor: String,
+    /// Action, such as `run.resume`.
+    pub action: String,
+    /// Subject of the action: an identifier or a name.
+    pub subject: String,
+    /// Further facts; never a secret.
+    pub detail: serde_json::Value,
+}
+
 /// A stored entry of the audit log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
@@ -22,7 +36,7 @@ pub struct AuditEntry {
     /// Moment of the action.
     pub at: Timestamp,
     /// Actor, action, subject and detail.
-    pub entry: NewAuditEntry,
+    pub entry: StoredAction,
     /// Hostname of the node that it was done to, or to whose run.
     pub hostname: Option<String>,
     /// Name that the site had which it was done to, or to whose node or batch.
@@ -77,7 +91,7 @@ fn read_entry(mut cols: Cols<'_>) -> Result<AuditEntry, StoreError> {
     Ok(AuditEntry {
         id: cols.next()?,
         at: cols.at()?,
-        entry: NewAuditEntry {
+        entry: StoredAction {
             actor: cols.next()?,
             action: cols.next()?,
             subject: cols.next()?,

@@ -120,7 +120,7 @@ pub use access_token::NewAccessToken;
 pub use approval::{
     ApprovalFilter, ApprovalRequester, ApprovalVerdict, NewApproval, StoredApproval,
 };
-pub use audit::{AuditEntry, AuditFilter};
+pub use audit::{AuditEntry, AuditFilter, StoredAction};
 pub use audit_chain::AuditChainRows;
 pub use authority::{AuthorityLaggards, NewAuthority, StoredAuthority};
 pub use batch::{

@@ -10,7 +10,7 @@ use gpuaas_core::run_state::RunState;
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::spec::TakeOver;
-use gpuaas_types::{RunId, RunStatus, Step, Timestamp};
+use gpuaas_types::{AuditAction, RunId, RunStatus, Step, Timestamp};
 
 use crate::database::{Conn, Val, args};
 use crate::error::StoreError;
@@ -58,13 +58,13 @@ struct IssuedCommand {
 }
 
 impl IssuedCommand {
-    fn action(&self) -> &'static str {
+    fn action(&self) -> AuditAction {
         match self.command {
-            OperatorCommand::Resume => "run.resume",
-            OperatorCommand::Retry => "run.retry",
-            OperatorCommand::Cancel { .. } => "run.cancel",
-            OperatorCommand::SkipCheck { .. } => "run.skip_check",
-            OperatorCommand::TakeOver { .. } => "run.take_over",
+            OperatorCommand::Resume => AuditAction::RunResume,
+            OperatorCommand::Retry => AuditAction::RunRetry,
+            OperatorCommand::Cancel { .. } => AuditAction::RunCancel,
+            OperatorCommand::SkipCheck { .. } => AuditAction::RunSkipCheck,
+            OperatorCommand::TakeOver { .. } => AuditAction::RunTakeOver,
         }
     }
 
@@ -209,7 +209,7 @@ async fn apply(
         detail["profile_revision"] = revision.into();
     }
     let entry = NewAuditEntry {
-        action: issued.action().to_owned(),
+        action: issued.action(),
         subject: run_id.to_string(),
         detail,
         actor: issued.actor,

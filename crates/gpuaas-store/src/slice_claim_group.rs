@@ -25,7 +25,7 @@ use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::claim::{ClaimState, ClaimedSlot};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::slot::CandidateSlot;
-use gpuaas_types::{ClaimId, NodeId, Timestamp};
+use gpuaas_types::{AuditAction, ClaimId, NodeId, Timestamp};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -359,7 +359,7 @@ async fn write_claim(
     conn.write_rows(PUT_DEVICES, devices.collect()).await?;
     let entry = NewAuditEntry {
         actor: actor.clone(),
-        action: "slice.claim".to_owned(),
+        action: AuditAction::SliceClaim,
         subject: node_id.to_string(),
         detail: json!({
             "claim": id, "owner": owner, "slots": indices(slots), "reason": reason,
@@ -384,7 +384,7 @@ async fn return_slots(
     conn.write_rows(RETURN_DEVICES, vec![args![node_id.0, id.0]]).await?;
     let entry = NewAuditEntry {
         actor: actor.clone(),
-        action: "slice.release".to_owned(),
+        action: AuditAction::SliceRelease,
         subject: node_id.to_string(),
         detail: json!({
             "claim": id, "slots": indices(slots), "state": state.as_str(), "reason": reason,

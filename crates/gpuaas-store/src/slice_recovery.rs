@@ -7,7 +7,7 @@ use gpuaas_types::claim::ClaimState;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::slice::SliceRunStatus;
 use gpuaas_types::slot::SlotState;
-use gpuaas_types::{ClaimId, NodeId, Timestamp};
+use gpuaas_types::{AuditAction, ClaimId, NodeId, Timestamp};
 use serde_json::json;
 
 use crate::database::{Conn, Val, args};
@@ -57,7 +57,7 @@ async fn recover(conn: &mut Conn, now: Timestamp, asked: &SlotRecovery) -> Resul
     conn.execute(sql, args![node_id.0, i64::from(*index), now, &why]).await?;
     let entry = NewAuditEntry {
         actor: actor.clone(),
-        action: "slice.recover".to_owned(),
+        action: AuditAction::SliceRecover,
         subject: node_id.to_string(),
         detail: json!({
             "slot": index, "was": state.as_str(), "claim": claim_id, "reason": reason,

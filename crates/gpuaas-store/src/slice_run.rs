@@ -15,7 +15,7 @@ use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::claim::ClaimState;
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::slice::{SliceProof, SliceRun, SliceRunKind, SliceRunStatus};
-use gpuaas_types::{ClaimId, TaskId, Timestamp};
+use gpuaas_types::{AuditAction, ClaimId, TaskId, Timestamp};
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -101,7 +101,7 @@ async fn launch(
     conn.execute(sql, args![claim.node_id.0, id.0, claim.fence]).await?;
     let detail = json!({ "claim": id, "image": spec.image, "reason": reason });
     let text = format!("{actor} launches claim {id} with image {}: {reason}", spec.image);
-    note(conn, now, &claim, ("slice.launch", actor, detail), text).await?;
+    note(conn, now, &claim, (AuditAction::SliceLaunch, actor, detail), text).await?;
     Ok(true)
 }
 
@@ -109,12 +109,12 @@ async fn note(
     conn: &mut Conn,
     now: Timestamp,
     claim: &SlotClaim,
-    (action, actor, detail): (&str, &str, serde_json::Value),
+    (action, actor, detail): (AuditAction, &str, serde_json::Value),
     text: String,
 ) -> Result<(), StoreError> {
     let entry = NewAuditEntry {
         actor: actor.to_owned(),
-        action: action.to_owned(),
+        action,
         subject: claim.node_id.to_string(),
         detail,
     };
@@ -181,7 +181,7 @@ async fn release(
     follow(conn, now, &claim, &run, &format!("its slice is being taken back: {reason}")).await?;
     let text = format!("{actor} releases claim {id}: {reason}");
     let detail = json!({ "claim": id, "reason": reason });
-    note(conn, now, &claim, ("slice.release", actor, detail), text).await?;
+    note(conn, now, &claim, (AuditAction::SliceRelease, actor, detail), text).await?;
     slice_claim::read_one(conn, *id).await
 }
 

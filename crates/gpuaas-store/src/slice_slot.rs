@@ -11,7 +11,7 @@ use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::filter::{FilterList, ListFilter};
 use gpuaas_types::slot::{CandidateSlot, SlotMap, SlotState};
-use gpuaas_types::{ClaimId, NodeId, SiteId, Timestamp};
+use gpuaas_types::{AuditAction, ClaimId, NodeId, SiteId, Timestamp};
 use serde_json::json;
 
 use crate::database::{Cols, Conn, Val, args, padded, with_list};
@@ -247,7 +247,7 @@ async fn approve(
     });
     let entry = NewAuditEntry {
         actor: actor.clone(),
-        action: "slice.approve".to_owned(),
+        action: AuditAction::SliceApprove,
         subject: node_id.to_string(),
         detail,
     };

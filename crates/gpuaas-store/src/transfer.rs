@@ -25,8 +25,8 @@ mod target;
 
 use std::path::{Path, PathBuf};
 
-use gpuaas_types::Timestamp;
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::{AuditAction, Timestamp};
 use serde::Serialize;
 use serde_json::json;
 
@@ -125,7 +125,7 @@ pub async fn transfer_store(
     let tables = target.copy(source).await?;
     let entry = NewAuditEntry {
         actor: transfer.actor,
-        action: "store.migrate".to_owned(),
+        action: AuditAction::StoreMigrate,
         subject: public_url.clone(),
         detail: json!({
             "reason": transfer.reason, "from": transfer.file.display().to_string(),

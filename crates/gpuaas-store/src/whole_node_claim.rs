@@ -15,7 +15,7 @@ use gpuaas_types::claim::{ClaimDeviceKind, ClaimState};
 use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::slice::{ProofResult, ProofSubject, RecordedProof, SliceProof};
 use gpuaas_types::spec::{ProfileSpec, ReleaseMode};
-use gpuaas_types::{ClaimId, NodeId, RunKind, RunStatus, SiteId, Timestamp};
+use gpuaas_types::{AuditAction, ClaimId, NodeId, RunKind, RunStatus, SiteId, Timestamp};
 use serde_json::json;
 
 use crate::database::{Conn, args};
@@ -149,8 +149,14 @@ async fn take(
         let NewNodeClaim { id, owner, actor, reason, .. } = new;
         let detail = json!({ "claim": id, "owner": owner, "whole_node": true, "reason": reason });
         let text = format!("{owner} claims the whole node as {id}: {reason}");
-        note(conn, now, &claim, ("slice.claim", actor, detail), (TimelineCode::NodeClaimed, text))
-            .await?;
+        note(
+            conn,
+            now,
+            &claim,
+            (AuditAction::SliceClaim, actor, detail),
+            (TimelineCode::NodeClaimed, text),
+        )
+        .await?;
         return Ok(NodeClaimOutcome::Claimed(Box::new(claim)));
     }
     let row = conn.first(COUNT, args![site]).await?;
@@ -185,12 +191,12 @@ async fn note(
     conn: &mut Conn,
     now: Timestamp,
     claim: &SlotClaim,
-    (action, actor, detail): (&str, &str, serde_json::Value),
+    (action, actor, detail): (AuditAction, &str, serde_json::Value),
     (code, text): (TimelineCode, String),
 ) -> Result<(), StoreError> {
     let entry = NewAuditEntry {
         actor: actor.to_owned(),
-        action: action.to_owned(),
+        action,
         subject: claim.node_id.to_string(),
         detail,
     };
@@ -231,7 +237,7 @@ async fn release(
     let detail = json!({ "claim": id, "whole_node": true, "reason": reason });
     let text = format!("{actor} takes the whole node back from {}: {reason}", claim.owner);
     let line = (TimelineCode::NodeClaimReleased, text);
-    note(conn, now, &claim, ("slice.release", actor, detail), line).await?;
+    note(conn, now, &claim, (AuditAction::SliceRelease, actor, detail), line).await?;
     slice_claim::read_one(conn, *id).await
 }
 

@@ -8,6 +8,7 @@ pub mod agent;
 pub mod api;
 pub mod approval;
 pub mod audit;
+pub mod audit_action;
 pub mod batch;
 pub mod bundle;
 pub mod change;
@@ -48,6 +49,7 @@ pub mod time;
 pub mod topology;
 pub mod trace_context;
 
+pub use audit_action::AuditAction;
 pub use coded_error::CodedError;
 pub use ids::{
     ApprovalId, AttemptId, BatchId, ClaimId, EventSinkId, IdSource, NodeId, ProfileId, RandomIds,

@@ -13,6 +13,7 @@ use gpuaas_client::output;
 use gpuaas_client::terminal::{Style, Terminal};
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{KeyRing, MasterKeyState, NewAuditEntry, SealedCount, Store};
+use gpuaas_types::AuditAction;
 use gpuaas_types::codes::CommandCode;
 use serde::Serialize;
 use serde_json::json;
@@ -196,14 +197,15 @@ async fn move_values(
     terminal: &mut Terminal,
 ) -> Result<(), Failure> {
     let before = store.master_keys().await.map_err(store_failure)?.sealing;
-    let entry = |action: &str| NewAuditEntry {
+    let entry = |action| NewAuditEntry {
         actor: args.who.actor.clone(),
-        action: action.to_owned(),
+        action,
         subject: id.to_owned(),
         detail: json!({ "reason": args.reason.trim(), "source": to.to_string() }),
     };
     let now = || RealClock.now();
-    let begun = store.begin_key_rotation(now(), id, entry("master_key.rotate"), args.force).await;
+    let begun =
+        store.begin_key_rotation(now(), id, entry(AuditAction::MasterKeyRotate), args.force).await;
     if begun.map_err(store_failure)? {
         terminal.message(&format!("key {id} seals from now on, and {before} no more"));
     } else {
@@ -216,7 +218,7 @@ async fn move_values(
             some => moved += some,
         }
     }
-    let ended = store.end_key_rotation(now(), entry("master_key.retire")).await;
+    let ended = store.end_key_rotation(now(), entry(AuditAction::MasterKeyRetire)).await;
     let all = ended.map_err(store_failure)?;
     terminal.message(&format!("{moved} values were moved; all {all} are sealed with key {id}"));
     Ok(())

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use gpuaas_store::{ExposeSecret as _, MasterKey};
-use gpuaas_types::SiteId;
 use gpuaas_types::ids::IdSource as _;
 use gpuaas_types::spec::SiteSpec;
+use gpuaas_types::{AuditAction, SiteId};
 
 use super::*;
 use crate::args::{ActorArgs, MasterKeyArgs};
@@ -128,7 +128,7 @@ async fn a_rotation_that_was_killed_is_ended_by_the_same_command() {
     let store = folder.open(&[]).await.unwrap();
     let entry = NewAuditEntry {
         actor: "ann".to_owned(),
-        action: "master_key.rotate".to_owned(),
+        action: AuditAction::MasterKeyRotate,
         subject: next.id_hex(),
         detail: json!({}),
     };
@@ -153,7 +153,7 @@ async fn values_of_another_key_are_moved_by_naming_it_and_the_one_that_seals() {
     let store = folder.open(&[]).await.unwrap();
     let entry = NewAuditEntry {
         actor: "ann".to_owned(),
-        action: "master_key.rotate".to_owned(),
+        action: AuditAction::MasterKeyRotate,
         subject: next.id_hex(),
         detail: json!({}),
     };

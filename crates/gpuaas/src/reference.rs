@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::Format;
 
 /// What a page's rows are, and the page.
-const PAGES: [(&str, &str); 11] = [
+const PAGES: [(&str, &str); 12] = [
     ("field of profiles", include_str!("../../../docs/reference/profile-fields.md")),
     ("step", include_str!("../../../docs/reference/steps.md")),
     ("wait or park", include_str!("../../../docs/reference/waits-and-parks.md")),
@@ -21,6 +21,7 @@ const PAGES: [(&str, &str); 11] = [
     ("blocker of a slot", include_str!("../../../docs/reference/slot-blockers.md")),
     ("check of the doctor", include_str!("../../../docs/reference/doctor.md")),
     ("line of a timeline", include_str!("../../../docs/reference/timeline.md")),
+    ("action of the audit log", include_str!("../../../docs/reference/audit-actions.md")),
     ("image fault", include_str!("../../../docs/reference/image-lint.md")),
     ("image override", include_str!("../../../docs/reference/image-overrides.md")),
     ("failure of a command", include_str!("../../../docs/reference/command-failures.md")),
@@ -115,6 +116,7 @@ fn rows(kind: &'static str, page: &str) -> Vec<ReferenceRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuaas_types::audit_action::AUDIT_ACTIONS;
     use gpuaas_types::codes::{
         COMMANDS, DOCTOR_CHECKS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
     };
@@ -133,6 +135,7 @@ mod tests {
         names.extend(TIMELINE.iter().map(|row| row.code.to_string()));
         names.extend(COMMANDS.iter().map(|row| row.code.to_string()));
         names.extend(ROWS.iter().map(|row| row.step.to_string()));
+        names.extend(AUDIT_ACTIONS.iter().map(|row| row.action.to_string()));
         let spec = serde_json::to_value(ProfileSpec::default()).unwrap();
         names.extend(spec.as_object().unwrap().keys().cloned());
         let unexplained: Vec<&String> =

@@ -17,8 +17,8 @@ use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{ExposeSecret as _, MasterKey, NewAuditEntry, Store, StoreError};
-use gpuaas_types::Timestamp;
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::{AuditAction, Timestamp};
 use serde_json::json;
 
 use crate::args::RestoreArgs;
@@ -203,7 +203,7 @@ async fn note(
     let regions = if args.original_is_gone { store.take_control_of_all(now).await? } else { 0 };
     let entry = NewAuditEntry {
         actor: args.who.actor.clone(),
-        action: "backup.restore".to_owned(),
+        action: AuditAction::BackupRestore,
         subject: manifest.made_at.to_string(),
         detail: json!({
             "reason": args.reason, "version": manifest.version,

@@ -2,9 +2,9 @@
 
 use gpuaas_core::control_mark::{ControlRecord, ControlState};
 use gpuaas_store::SecretString;
-use gpuaas_types::SiteId;
 use gpuaas_types::ids::IdSource as _;
 use gpuaas_types::spec::SiteSpec;
+use gpuaas_types::{AuditAction, SiteId};
 
 use super::*;
 use crate::args::{ActorArgs, BackupArgs};
@@ -92,7 +92,7 @@ async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
     fs::write(folder.path("data/admin-token"), "gptoken-x\n").unwrap();
     let entry = |subject: &str| NewAuditEntry {
         actor: "ann".to_owned(),
-        action: "test".to_owned(),
+        action: AuditAction::TestWrite,
         subject: subject.to_owned(),
         detail: json!({}),
     };
@@ -121,7 +121,7 @@ async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
     assert_eq!(control.state, ControlState::Unconfirmed, "it is a copy");
     let entries = restored.audit_entries(0, 9).await.unwrap();
     let actions: Vec<_> = entries.iter().map(|one| one.entry.action.as_str()).collect();
-    assert_eq!(actions, ["test.write", "test", "backup.restore"]);
+    assert_eq!(actions, ["test.write", "test.write", "backup.restore"]);
     let token = fs::read_to_string(folder.path("other/admin-token")).unwrap();
     assert_eq!(token, "gptoken-x\n");
     restored.close().await;

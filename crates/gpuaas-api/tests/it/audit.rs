@@ -3,9 +3,9 @@
 use gpuaas_api::{ApiSettings, NodeAccess};
 use gpuaas_core::audit_chain::ChainVerifier;
 use gpuaas_store::NewAuditEntry;
-use gpuaas_types::Timestamp;
 use gpuaas_types::api::{List, Source, TimelineEvent};
 use gpuaas_types::audit::{AuditChainPage, AuditItem, TimelineLine};
+use gpuaas_types::{AuditAction, Timestamp};
 use serde_json::json;
 
 use crate::rig::{BEGIN, Rig};
@@ -35,12 +35,12 @@ async fn the_audit_log_is_read_by_site_node_actor_and_time() {
     let at = Timestamp::NEVER.plus_seconds(-1.0);
     let late = NewAuditEntry {
         actor: "bob".to_owned(),
-        action: "test".to_owned(),
+        action: AuditAction::TestWrite,
         subject: String::new(),
         detail: json!({}),
     };
     rig.store.append_audit_entry(at, late).await.unwrap();
-    assert_eq!(actions(&rig, &format!("?since={at}")).await, ["test"]);
+    assert_eq!(actions(&rig, &format!("?since={at}")).await, ["test.write"]);
 
     let first = rig.get("/api/v1/audit?node=j22u11&limit=1").await.ok();
     assert_eq!(

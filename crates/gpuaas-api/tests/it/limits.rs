@@ -77,7 +77,7 @@ async fn a_stolen_token_is_in_the_audit_however_many_guesses_came_before() {
     let lines = rig.store.audit_entries(0, 10_000).await.unwrap();
     let of_code = |code: &str| {
         let lines = lines.iter().map(|line| &line.entry);
-        let is = move |line: &&gpuaas_store::NewAuditEntry| line.detail["code"] == code;
+        let is = move |line: &&gpuaas_store::StoredAction| line.detail["code"] == code;
         lines.filter(is).cloned().collect::<Vec<_>>()
     };
     assert_eq!(of_code("token_unknown").len(), 500, "guesses have a limit");

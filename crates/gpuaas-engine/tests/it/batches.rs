@@ -13,7 +13,7 @@ use gpuaas_store::{
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::batch::{BatchAccepted, BatchMachine, BatchSpec};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec, TakeOver};
-use gpuaas_types::{BatchId, BatchPhase, MemberState, NodeId, RandomIds};
+use gpuaas_types::{AuditAction, BatchId, BatchPhase, MemberState, NodeId, RandomIds};
 use maas_sim::{Fault, FaultKind, H200, LogEntry, MachineSpec, SimOptions, Status, ZERO};
 use rand::{Rng as _, SeedableRng as _};
 
@@ -121,7 +121,7 @@ async fn until_done(harness: &Harness) -> Vec<StoredMember> {
 async fn command(harness: &Harness, id: BatchId, command: OperatorBatchCommand) {
     let entry = NewAuditEntry {
         actor: "ann".to_owned(),
-        action: "batch.told".to_owned(),
+        action: AuditAction::TestWrite,
         subject: "rack-7".to_owned(),
         detail: serde_json::json!({ "reason": "the image is mended" }),
     };

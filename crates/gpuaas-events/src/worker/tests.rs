@@ -14,7 +14,7 @@ use gpuaas_store::{
 use gpuaas_types::api::{Source, TimelineEvent};
 use gpuaas_types::event::{DeliveryFault, EventSinkKind, EventSinkView};
 use gpuaas_types::spec::{ProfileSpec, SiteSpec};
-use gpuaas_types::{EventSinkId, NodeId, ProfileId, RandomIds, RunId, SiteId};
+use gpuaas_types::{AuditAction, EventSinkId, NodeId, ProfileId, RandomIds, RunId, SiteId};
 
 use super::*;
 use crate::webhook::Webhook;
@@ -29,7 +29,7 @@ fn at(seconds: f64) -> Timestamp {
 fn audit() -> NewAuditEntry {
     NewAuditEntry {
         actor: "ada".to_owned(),
-        action: "test".to_owned(),
+        action: AuditAction::TestWrite,
         subject: "hook".to_owned(),
         detail: serde_json::Value::Null,
     }

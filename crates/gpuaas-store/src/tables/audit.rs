@@ -1,7 +1,7 @@
 //! Rows of `audit_entry` and `idempotency_record`.
 
-use gpuaas_types::Timestamp;
 use gpuaas_types::codes::ProblemCode;
+use gpuaas_types::{AuditAction, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,8 +16,8 @@ use crate::error::StoreError;
 pub struct NewAuditEntry {
     /// Actor: a person or a program.
     pub actor: String,
-    /// Action, such as `run.resume`.
-    pub action: String,
+    /// Action.
+    pub action: AuditAction,
     /// Subject of the action: an identifier or a name.
     pub subject: String,
     /// Further facts; never a secret. `site` names the site, and `before_digest` and `after_digest`
@@ -30,23 +30,23 @@ impl NewAuditEntry {
     #[must_use]
     pub fn new(
         actor: impl Into<String>,
-        action: impl Into<String>,
+        action: AuditAction,
         subject: impl Into<String>,
         detail: serde_json::Value,
     ) -> Self {
-        Self { actor: actor.into(), action: action.into(), subject: subject.into(), detail }
+        Self { actor: actor.into(), action, subject: subject.into(), detail }
     }
 
     /// An entry for a write that a test or a simulation makes itself.
     #[doc(hidden)]
     #[must_use]
     pub fn in_test() -> Self {
-        Self::new("test", "test.write", "test", serde_json::Value::Null)
+        Self::new("test", AuditAction::TestWrite, "test", serde_json::Value::Null)
     }
 
     /// `done`, or the code with which something was refused: then the action says so.
     fn result(&self) -> &str {
-        let refused = self.action.ends_with("refused").then(|| self.text("code")).flatten();
+        let refused = self.action.is_refusal().then(|| self.text("code")).flatten();
         refused.unwrap_or("done")
     }
 
@@ -85,13 +85,14 @@ pub(crate) async fn append(
     now: Timestamp,
     entry: &NewAuditEntry,
 ) -> Result<(), StoreError> {
-    let subject_of = |kind: &str| entry.action.starts_with(kind).then_some(entry.subject.as_str());
+    let subject_of =
+        |kind: &str| entry.action.as_str().starts_with(kind).then_some(entry.subject.as_str());
     let in_detail = || entry.text("site");
     let origin = conn.origin();
     let row = vec![
         now.into(),
         (&entry.actor).into(),
-        (&entry.action).into(),
+        entry.action.as_str().into(),
         (&entry.subject).into(),
         Val::json(&detail_with_origin(entry, origin))?,
         Uuid::parse_str(&entry.subject).ok().into(),

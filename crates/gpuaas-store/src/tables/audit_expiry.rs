@@ -1,8 +1,8 @@
 //! Entries of the audit that go because they are old, and what the chain keeps of them.
 
-use gpuaas_core::audit_chain::{AuditDigest, AuditExpiry, EXPIRY_ACTION, group_digest};
-use gpuaas_types::Timestamp;
+use gpuaas_core::audit_chain::{AuditDigest, AuditExpiry, group_digest};
 use gpuaas_types::audit::AuditChainEnd;
+use gpuaas_types::{AuditAction, Timestamp};
 
 use super::audit::{self, NewAuditEntry};
 use super::audit_chain::{read_digest, read_ends, read_head};
@@ -48,7 +48,7 @@ pub(crate) async fn expire_entries(
     };
     let entry = NewAuditEntry {
         actor: CONTROL_PLANE.to_owned(),
-        action: EXPIRY_ACTION.to_owned(),
+        action: AuditAction::AuditExpire,
         subject: format!("{} entries", expiry.entries),
         detail: serde_json::to_value(&expiry)
             .map_err(|error| StoreError::corrupt("record of a deletion", error))?,

@@ -8,7 +8,7 @@ use gpuaas_types::agent::{
     BootstrapPhase, Change, Operation, ProgressStatus, ServiceAction, Task, TaskResult, TaskSpec,
 };
 use gpuaas_types::filter::{FilterList, parse_filter};
-use gpuaas_types::{NodeId, RunId, TaskId};
+use gpuaas_types::{AuditAction, NodeId, RunId, TaskId};
 
 use crate::fixture::{Fixture, NOON, at, code, event, heartbeat, id, on_each_database};
 
@@ -173,7 +173,7 @@ fn a_task_of_an_operator_is_no_matter_of_a_run() {
             history: vec![event(None, "task_asked")],
             audit: NewAuditEntry {
                 actor: "ada".to_owned(),
-                action: "node.task".to_owned(),
+                action: AuditAction::NodeTask,
                 subject: node_id.to_string(),
                 detail: serde_json::Value::Null,
             },

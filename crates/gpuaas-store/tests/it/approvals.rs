@@ -16,7 +16,7 @@ use crate::fixture::{Fixture, NOON, at, code, id, on_each_database};
 fn audit(action: &str) -> NewAuditEntry {
     NewAuditEntry {
         actor: "ann".to_owned(),
-        action: action.to_owned(),
+        action: action.parse().unwrap(),
         subject: "s".to_owned(),
         detail: json!({}),
     }
@@ -155,7 +155,7 @@ fn what_came_of_a_request_is_noted_once_and_its_secret_is_sealed() {
                 execution: Some(execution),
                 ..gpuaas_store::RequestOrigin::default()
             };
-            let effect = store.append_audit_entry(at(2.0), audit("effect"));
+            let effect = store.append_audit_entry(at(2.0), audit("node.reimage"));
             gpuaas_store::with_origin(origin, effect).await
         };
         execute(1).await.unwrap();

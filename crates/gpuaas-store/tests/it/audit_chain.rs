@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use futures::future::join_all;
 use gpuaas_core::audit_chain::ChainVerifier;
 use gpuaas_store::{
-    AuditChainRows, NewAuditEntry, Page, RequestOrigin, RetainedTable, Store, current_origin,
-    with_origin,
+    AuditChainRows, AuditFilter, NewAuditEntry, Page, RequestOrigin, RetainedTable, Store,
+    current_origin, with_origin,
 };
-use gpuaas_types::Timestamp;
 use gpuaas_types::audit::{AuditFault, AuditFaultKind, AuditVerdict};
+use gpuaas_types::{AuditAction, Timestamp};
 use serde_json::json;
 
 use crate::fixture::{Fixture, NOON, TestDatabase, at, on_each_database};
@@ -18,7 +18,7 @@ use crate::fixture::{Fixture, NOON, TestDatabase, at, on_each_database};
 fn entry(subject: &str) -> NewAuditEntry {
     NewAuditEntry {
         actor: "ada".to_owned(),
-        action: "test".to_owned(),
+        action: AuditAction::TestWrite,
         subject: subject.to_owned(),
         detail: json!({ "text": "a \u{0} byte", "number": 1.50, "big": 1e21, "before_digest": "b" }),
     }
@@ -53,6 +53,22 @@ async fn execute(database: &TestDatabase, sql: &str) {
         let sql = sqlx::AssertSqlSafe(sql.to_owned());
         sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
     }
+}
+
+#[test]
+fn entry_with_an_unknown_action_is_read_as_it_was_written() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::empty(database).await;
+        write(&fixture.store, ["a".to_owned(), "b".to_owned()]).await;
+        let sql = "UPDATE audit_entry SET action = 'roce.set' WHERE subject = 'a'";
+        execute(&fixture.database, sql).await;
+        let entries = fixture.store.audit_entries(0, 10).await.unwrap();
+        let actions: Vec<&str> = entries.iter().map(|one| one.entry.action.as_str()).collect();
+        assert_eq!(actions, ["roce.set", "test.write"]);
+        let page = Page { after: None, limit: 10 };
+        let page = fixture.store.audit_page(AuditFilter::default(), page).await.unwrap();
+        assert_eq!(page[1].entry.action, "roce.set");
+    });
 }
 
 #[test]

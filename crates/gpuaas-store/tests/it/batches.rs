@@ -63,7 +63,7 @@ pub(crate) fn new_batch(fixture: &Fixture, name: &str, hosts: &[&str]) -> NewBat
 fn audit(action: &str) -> NewAuditEntry {
     NewAuditEntry {
         actor: "ann".to_owned(),
-        action: action.to_owned(),
+        action: action.parse().unwrap(),
         subject: "rack-7".to_owned(),
         detail: serde_json::json!({ "reason": "because" }),
     }
@@ -280,7 +280,7 @@ fn an_operator_stops_and_resumes_it() {
         let (stop, resume) =
             (OperatorBatchCommand::Stop, OperatorBatchCommand::Resume { profile_revision: 1 });
         let tell = async |command| {
-            store.apply_batch_command(at(6.0), batch.id, command, audit("batch.told")).await
+            store.apply_batch_command(at(6.0), batch.id, command, audit("batch.resume")).await
         };
         assert_eq!(code(tell(stop).await), "batch_stopped");
         tell(resume).await.unwrap();
@@ -294,7 +294,8 @@ fn an_operator_stops_and_resumes_it() {
         let text = store.batch("rack-7").await.unwrap().stop.unwrap().text;
         assert_eq!(text, "ann stopped it: because");
 
-        let nobody = store.apply_batch_command(NOON, BatchId(id()), stop, audit("a")).await;
+        let nobody =
+            store.apply_batch_command(NOON, BatchId(id()), stop, audit("batch.stop")).await;
         assert_eq!(code(nobody), "not_found");
         let mut over = advance(&store.batch("rack-7").await.unwrap(), Vec::new());
         over.ended = true;
@@ -302,7 +303,7 @@ fn an_operator_stops_and_resumes_it() {
         assert_eq!(code(tell(resume).await), "batch_over");
         let actions = store.audit_entries(crate::fixture::SETUP_ENTRIES, 99).await.unwrap();
         let actions: Vec<_> = actions.into_iter().map(|entry| entry.entry.action).collect();
-        let told = ["batch.create", "batch.stop", "batch.told", "batch.told"];
+        let told = ["batch.create", "batch.stop", "batch.resume", "batch.resume"];
         assert_eq!(actions, told);
     });
 }

@@ -3,8 +3,8 @@
 use gpuaas_store::{
     BundleKey, ExposeSecret as _, NewAuditEntry, NewBundle, SecretOwner, SecretString,
 };
-use gpuaas_types::SiteId;
 use gpuaas_types::agent::{Gate, GateClass, GateReport};
+use gpuaas_types::{AuditAction, SiteId};
 
 use crate::fixture::{Fixture, NOON, at, by_test, code, event, id, on_each_database, written_by};
 
@@ -117,7 +117,7 @@ fn the_own_key_is_replaced_once_and_signatures_with_it() {
         };
         let entry = || NewAuditEntry {
             actor: "ann".to_owned(),
-            action: "bundle_key.rotate".to_owned(),
+            action: AuditAction::BundleKeyRotate,
             subject: "2".to_owned(),
             detail: serde_json::json!({}),
         };

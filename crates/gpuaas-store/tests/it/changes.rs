@@ -17,7 +17,7 @@ use crate::fixture::{
 fn audit(action: &str) -> NewAuditEntry {
     NewAuditEntry {
         actor: "ada".to_owned(),
-        action: action.to_owned(),
+        action: action.parse().unwrap(),
         subject: "it".to_owned(),
         detail: serde_json::Value::Null,
     }

@@ -14,7 +14,9 @@ use gpuaas_types::agent::{Gate, GateReport, Operation, ServiceAction, Task, Task
 use gpuaas_types::claim::{ClaimRefusal, ClaimState, NumaPreference};
 use gpuaas_types::slot::{SlotMap, SlotNvme, SlotState};
 use gpuaas_types::topology::{HostTopology, TopologyFunction, TopologyReport};
-use gpuaas_types::{ClaimId, NodeId, NodeState, RunId, RunKind, RunStatus, SiteId, TaskId};
+use gpuaas_types::{
+    AuditAction, ClaimId, NodeId, NodeState, RunId, RunKind, RunStatus, SiteId, TaskId,
+};
 use sqlx::{Connection as _, Row as _};
 
 use crate::fixture::{Fixture, NOON, at, code, heartbeat, id, new_run, on_each_database};
@@ -80,7 +82,7 @@ async fn give_task(
         history: Vec::new(),
         audit: NewAuditEntry {
             actor: "ada".to_owned(),
-            action: "node.task".to_owned(),
+            action: AuditAction::NodeTask,
             subject: node_id.to_string(),
             detail: serde_json::Value::Null,
         },

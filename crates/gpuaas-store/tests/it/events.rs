@@ -146,7 +146,7 @@ fn a_transaction_of_another_database_holds_up_nobody() {
 fn audit(action: &str) -> NewAuditEntry {
     NewAuditEntry {
         actor: "ada".to_owned(),
-        action: action.to_owned(),
+        action: action.parse().unwrap(),
         subject: "hook".to_owned(),
         detail: serde_json::json!({}),
     }

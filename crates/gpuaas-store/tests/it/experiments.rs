@@ -3,7 +3,7 @@
 use gpuaas_store::{ExperimentRun, ImageNote, NewAuditEntry, StoredExperiment, StoredImage};
 use gpuaas_types::experiment::{ExperimentArm, ExperimentSpec, ExperimentState, PrimaryMeasure};
 use gpuaas_types::image::{ImageEvent, ImagePin, ImageState};
-use gpuaas_types::{NodeId, RunStatus, SiteId};
+use gpuaas_types::{AuditAction, NodeId, RunStatus, SiteId};
 use serde_json::json;
 
 use crate::fixture::{Fixture, NOON, at, code, id, on_each_database};
@@ -36,7 +36,7 @@ fn experiment(site_id: SiteId, name: &str) -> StoredExperiment {
 fn entry() -> NewAuditEntry {
     NewAuditEntry {
         actor: "ann".to_owned(),
-        action: "experiment.start".to_owned(),
+        action: AuditAction::ExperimentStart,
         subject: "x".to_owned(),
         detail: json!({}),
     }

@@ -67,7 +67,7 @@ pub(crate) async fn assert_pass(fixture: &Fixture, list: FilterList, filters: &[
 async fn audited(fixture: &Fixture, seconds: f64, action: &str) {
     let entry = NewAuditEntry {
         actor: "alice (admin)".to_owned(),
-        action: action.to_owned(),
+        action: action.parse().unwrap(),
         subject: "north".to_owned(),
         detail: json!({}),
     };

@@ -3,7 +3,7 @@
 use gpuaas_store::{ImageUses, NewAuditEntry, NodeChange, RunWrite, StoredImage};
 use gpuaas_types::image::{ImageEvent, ImageState, ImageVerdict};
 use gpuaas_types::spec::ProfileSpec;
-use gpuaas_types::{NodeState, ProfileId, RunStatus, SiteId, Timestamp};
+use gpuaas_types::{AuditAction, NodeState, ProfileId, RunStatus, SiteId, Timestamp};
 use serde_json::json;
 
 use crate::fixture::{Fixture, NOON, at, by_test, code, id, on_each_database};
@@ -37,7 +37,7 @@ fn event(at: Timestamp, from: Option<ImageState>, to: ImageState) -> ImageEvent 
 fn entry() -> NewAuditEntry {
     NewAuditEntry {
         actor: "ann".to_owned(),
-        action: "image.record".to_owned(),
+        action: AuditAction::ImageRecord,
         subject: NAME.to_owned(),
         detail: json!({}),
     }

@@ -4,7 +4,7 @@ use gpuaas_store::{
     ExposeSecret as _, KeptResponse, KeyRing, MasterKey, NewAuditEntry, ReplayKey, SecretString,
     Store,
 };
-use gpuaas_types::SiteId;
+use gpuaas_types::{AuditAction, SiteId};
 use serde_json::json;
 
 use crate::approvals::new as new_approval;
@@ -22,13 +22,8 @@ fn ring() -> KeyRing {
     KeyRing::new(key(), [next()])
 }
 
-fn entry(action: &str) -> NewAuditEntry {
-    NewAuditEntry {
-        actor: "ann".to_owned(),
-        action: action.to_owned(),
-        subject: next().id_hex(),
-        detail: json!({}),
-    }
+fn entry(action: AuditAction) -> NewAuditEntry {
+    NewAuditEntry { actor: "ann".to_owned(), action, subject: next().id_hex(), detail: json!({}) }
 }
 
 fn replay() -> ReplayKey {
@@ -86,8 +81,14 @@ fn a_rotation_that_is_killed_after_any_transaction_goes_on() {
         let total = NODES as u64 + 3;
         for round in 0..total {
             let store = open(&database, ring()).await;
-            let begun =
-                store.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun"), false).await;
+            let begun = store
+                .begin_key_rotation(
+                    at(0.0),
+                    &next().id_hex(),
+                    entry(AuditAction::MasterKeyRotate),
+                    false,
+                )
+                .await;
             assert_eq!(begun.unwrap(), round == 0);
             opens_all(&store, &planted).await;
             assert_eq!(store.rewrap_batch(1).await.unwrap(), 1, "round {round}");
@@ -100,8 +101,14 @@ fn a_rotation_that_is_killed_after_any_transaction_goes_on() {
         }
         let store = open(&database, ring()).await;
         assert_eq!(store.rewrap_batch(9).await.unwrap(), 0);
-        assert_eq!(store.end_key_rotation(at(2.0), entry("ended")).await.unwrap(), total);
-        assert_eq!(store.end_key_rotation(at(3.0), entry("ended")).await.unwrap(), total);
+        assert_eq!(
+            store.end_key_rotation(at(2.0), entry(AuditAction::MasterKeyRetire)).await.unwrap(),
+            total
+        );
+        assert_eq!(
+            store.end_key_rotation(at(3.0), entry(AuditAction::MasterKeyRetire)).await.unwrap(),
+            total
+        );
         let counts = store.sealed_counts().await.unwrap();
         assert_eq!(
             counts.iter().map(|count| count.table).collect::<Vec<_>>(),
@@ -113,9 +120,9 @@ fn a_rotation_that_is_killed_after_any_transaction_goes_on() {
         assert_eq!(state.former[0].ended_at, Some(at(2.0)));
         let entries = store.audit_entries(crate::fixture::SETUP_ENTRIES, 99).await.unwrap();
         let actions: Vec<_> = entries.iter().map(|one| one.entry.action.as_str()).collect();
-        assert_eq!(actions, ["approval.ask", "begun", "ended"]);
+        assert_eq!(actions, ["approval.ask", "master_key.rotate", "master_key.retire"]);
         assert_eq!(entries[2].entry.detail["values"], total);
-        let again = store.begin_key_rotation(at(4.0), &key().id_hex(), entry("back"), false).await;
+        let again = store.begin_key_rotation(at(4.0), &key().id_hex(), entry(AuditAction::MasterKeyRotate), false).await;
         assert_eq!(code(again), "master_key_retired");
         store.close().await;
         assert_eq!(code(Store::open(&database.url, key()).await), "master_key_wrong");
@@ -132,16 +139,31 @@ fn a_value_of_a_former_key_is_refused_and_the_next_one_is_of_the_new_key() {
         let fixture = Fixture::new(database).await;
         let (one, other) =
             (open(&fixture.database, ring()).await, open(&fixture.database, ring()).await);
-        one.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun"), false).await.unwrap();
+        one.begin_key_rotation(
+            at(0.0),
+            &next().id_hex(),
+            entry(AuditAction::MasterKeyRotate),
+            false,
+        )
+        .await
+        .unwrap();
         let secret = SecretString::from("new".to_owned());
         let set = || other.ensure_signing_key(&secret);
         assert_eq!(code(set().await), "database_unavailable");
         set().await.unwrap();
-        assert_eq!(code(one.end_key_rotation(at(1.0), entry("ended")).await), "sealed_values_left");
+        assert_eq!(
+            code(one.end_key_rotation(at(1.0), entry(AuditAction::MasterKeyRetire)).await),
+            "sealed_values_left"
+        );
         assert_eq!(one.rewrap_batch(100).await.unwrap(), 1, "the site's key");
-        assert_eq!(one.end_key_rotation(at(2.0), entry("ended")).await.unwrap(), 2);
+        assert_eq!(
+            one.end_key_rotation(at(2.0), entry(AuditAction::MasterKeyRetire)).await.unwrap(),
+            2
+        );
         let third = MasterKey::from_bytes([44; 32]).id_hex();
-        let unknown = one.begin_key_rotation(at(3.0), &third, entry("begun"), false).await;
+        let unknown = one
+            .begin_key_rotation(at(3.0), &third, entry(AuditAction::MasterKeyRotate), false)
+            .await;
         assert_eq!(code(unknown), "master_key_wrong");
         one.close().await;
         other.close().await;
@@ -163,7 +185,14 @@ fn a_control_plane_without_the_key_that_seals_is_told_so() {
         former.renew_control_plane("1.0", 60).await.unwrap();
         both.renew_control_plane("1.1", 60).await.unwrap();
         let begin = async |force| {
-            rotates.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun"), force).await
+            rotates
+                .begin_key_rotation(
+                    at(0.0),
+                    &next().id_hex(),
+                    entry(AuditAction::MasterKeyRotate),
+                    force,
+                )
+                .await
         };
         if rotates.engine() != "sqlite" {
             let refused = begin(false).await.unwrap_err();
@@ -194,9 +223,23 @@ fn one_rotation_at_a_time() {
         let third = MasterKey::from_bytes([44; 32]);
         let keys = KeyRing::new(key(), [next(), third.clone()]);
         let store = open(&fixture.database, keys).await;
-        store.begin_key_rotation(at(0.0), &next().id_hex(), entry("begun"), false).await.unwrap();
-        let second =
-            store.begin_key_rotation(at(1.0), &third.id_hex(), entry("begun"), false).await;
+        store
+            .begin_key_rotation(
+                at(0.0),
+                &next().id_hex(),
+                entry(AuditAction::MasterKeyRotate),
+                false,
+            )
+            .await
+            .unwrap();
+        let second = store
+            .begin_key_rotation(
+                at(1.0),
+                &third.id_hex(),
+                entry(AuditAction::MasterKeyRotate),
+                false,
+            )
+            .await;
         assert_eq!(code(second), "key_rotation_unfinished");
         store.close().await;
     });

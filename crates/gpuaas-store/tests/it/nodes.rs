@@ -6,7 +6,9 @@ use gpuaas_store::{
     RunWrite, SecretString,
 };
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec};
-use gpuaas_types::{NodeId, NodeState, ProfileId, RoceAssignmentId, RunKind, RunStatus, SiteId};
+use gpuaas_types::{
+    AuditAction, NodeId, NodeState, ProfileId, RoceAssignmentId, RunKind, RunStatus, SiteId,
+};
 use sqlx::{Connection as _, Row as _};
 
 use crate::fixture::{
@@ -94,7 +96,7 @@ fn a_repeated_request_gets_the_first_answer() {
             asked.idempotency = Some(IdempotencyKey { key, request_hash: [hash; 32] });
             asked.audit = Some(NewAuditEntry {
                 actor: "ada".to_owned(),
-                action: "node.onboard".to_owned(),
+                action: AuditAction::NodeOnboard,
                 subject: "j22u11".to_owned(),
                 detail: serde_json::Value::Null,
             });

@@ -6,7 +6,7 @@ use gpuaas_store::{
 };
 use gpuaas_types::api::SiteStatus;
 use gpuaas_types::spec::SiteSpec;
-use gpuaas_types::{NodeState, RunStatus, SiteId};
+use gpuaas_types::{AuditAction, NodeState, RunStatus, SiteId};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
@@ -81,7 +81,7 @@ fn a_second_site_of_a_region_is_refused() {
         assert_eq!(store.site(second).await.unwrap().status.region, "another");
         let entry = NewAuditEntry {
             actor: "ann".to_owned(),
-            action: "site.remove".to_owned(),
+            action: AuditAction::SiteRemove,
             subject: "north".to_owned(),
             detail: serde_json::Value::Null,
         };

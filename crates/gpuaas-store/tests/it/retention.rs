@@ -8,7 +8,7 @@ use gpuaas_store::{
     TokenPurpose, sha256,
 };
 use gpuaas_types::agent::{Task, TaskResult, TaskSpec};
-use gpuaas_types::{NodeId, RunId, RunStatus, TaskId, Timestamp, TokenId};
+use gpuaas_types::{AuditAction, NodeId, RunId, RunStatus, TaskId, Timestamp, TokenId};
 use serde_json::Value;
 
 use crate::fixture::{Fixture, NOON, at, event, heartbeat, id, on_each_database};
@@ -35,7 +35,7 @@ async fn prune(store: &Store, table: RetainedTable, before: Timestamp) -> Vec<Va
 fn audit(subject: &str) -> NewAuditEntry {
     NewAuditEntry {
         actor: "ada".to_owned(),
-        action: "test".to_owned(),
+        action: AuditAction::RunResume,
         subject: subject.to_owned(),
         detail: serde_json::json!({ "line": "one\ntwo" }),
     }
@@ -222,7 +222,7 @@ fn old_audit_entries_go_a_page_at_a_time() {
         let left = store.audit_entries(0, 1000).await.unwrap();
         let oldest = store.oldest_audit_entry().await.unwrap();
         assert_eq!(oldest, left.first().map(|entry| entry.at));
-        let left = left.iter().filter(|entry| entry.entry.action == "test").count();
+        let left = left.iter().filter(|entry| entry.entry.action == "run.resume").count();
         assert_eq!(left, 106, "a hundred that are newer, and six of the open run");
     });
 }

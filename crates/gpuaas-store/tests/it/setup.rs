@@ -10,7 +10,7 @@ use gpuaas_store::{
 use gpuaas_types::api::{BundlePin, OnboardAccepted, SiteStatus};
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::spec::{ProfileSpec, RoceAssignmentSpec, SiteSpec};
-use gpuaas_types::{ProfileId, RoceAssignmentId, SiteId};
+use gpuaas_types::{AuditAction, ProfileId, RoceAssignmentId, SiteId};
 use sqlx::{Connection as _, Row as _};
 
 use crate::fixture::{
@@ -356,7 +356,7 @@ fn the_audit_log_pages() {
         for n in 0..5 {
             let entry = NewAuditEntry {
                 actor: "ada".to_owned(),
-                action: "site.add".to_owned(),
+                action: AuditAction::SiteCreate,
                 subject: format!("s{n}"),
                 detail: serde_json::json!({ "with": "a \u{0} byte" }),
             };
@@ -379,7 +379,7 @@ fn the_audit_log_is_filtered() {
         let (node_id, run_id) = fixture.node("j22u11").await;
         let (other, _) = fixture.node("j22u15").await;
         let write = |seconds: f64, action: &str, subject: String, detail| {
-            let (actor, action) = ("admin".to_owned(), action.to_owned());
+            let (actor, action) = ("admin".to_owned(), action.parse().unwrap());
             let entry = NewAuditEntry { actor, action, subject, detail };
             fixture.store.append_audit_entry(at(seconds), entry)
         };

@@ -7,7 +7,7 @@ use gpuaas_store::{
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
 use gpuaas_types::slot::{SlotMap, SlotState};
 use gpuaas_types::topology::{HostTopology, TopologyFunction, TopologyReport};
-use gpuaas_types::{NodeId, TaskId};
+use gpuaas_types::{AuditAction, NodeId, TaskId};
 
 use crate::fixture::{Fixture, NOON, at, code, heartbeat, id, on_each_database};
 
@@ -37,7 +37,7 @@ async fn task(fixture: &Fixture, node_id: NodeId) -> TaskId {
         history: Vec::new(),
         audit: NewAuditEntry {
             actor: "ada".to_owned(),
-            action: "node.task".to_owned(),
+            action: AuditAction::NodeTask,
             subject: node_id.to_string(),
             detail: serde_json::Value::Null,
         },

@@ -8,7 +8,7 @@ use gpuaas_store::{
 use gpuaas_types::access::{Role, RoleGrant};
 use gpuaas_types::agent::TaskSpec;
 use gpuaas_types::filter::FilterList;
-use gpuaas_types::{NodeId, RunId, RunStatus, Step, TaskId, TokenId};
+use gpuaas_types::{AuditAction, NodeId, RunId, RunStatus, Step, TaskId, TokenId};
 
 use crate::fixture::{Fixture, NOON, at, code, event, heartbeat, id, on_each_database, token};
 
@@ -276,7 +276,7 @@ fn a_credential_is_replaced() {
         };
         let entry = |reason: &str| NewAuditEntry {
             actor: "host (root)".to_owned(),
-            action: "token.reset".to_owned(),
+            action: AuditAction::TokenReset,
             subject: "admin".to_owned(),
             detail: serde_json::json!({ "reason": reason }),
         };
@@ -307,7 +307,7 @@ fn a_program_s_token_has_a_name_roles_and_an_end() {
         };
         let entry = |action: &str| NewAuditEntry {
             actor: "ada".to_owned(),
-            action: action.to_owned(),
+            action: action.parse().unwrap(),
             subject: "ci".to_owned(),
             detail: serde_json::Value::Null,
         };

@@ -8,7 +8,7 @@ use gpuaas_store::{
     Store, StoreError, StoreTransfer, TransferReport, measure_transfer, transfer_store,
 };
 use gpuaas_types::event::{EventCursor, EventSinkKind};
-use gpuaas_types::{EventSinkId, NodeId};
+use gpuaas_types::{AuditAction, EventSinkId, NodeId};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Row as _};
@@ -79,7 +79,7 @@ impl Move {
 fn entry(subject: &str) -> NewAuditEntry {
     NewAuditEntry {
         actor: "ada".to_owned(),
-        action: "test".to_owned(),
+        action: AuditAction::TestWrite,
         subject: subject.to_owned(),
         detail: json!({ "text": "a \u{0} byte, and ünïcode", "number": 1.50, "big": 1e21 }),
     }

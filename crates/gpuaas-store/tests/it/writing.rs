@@ -10,7 +10,7 @@ use gpuaas_store::{
     TokenPurpose, WatchUpdate, sha256,
 };
 use gpuaas_types::agent::{BootstrapPhase, Gate, GateReport, ProgressStatus};
-use gpuaas_types::{NodeState, RunId, Timestamp, TokenId};
+use gpuaas_types::{AuditAction, NodeState, RunId, Timestamp, TokenId};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
@@ -120,7 +120,7 @@ fn a_panic_in_a_write_is_an_error_for_its_caller_alone() {
         };
         let entry = || NewAuditEntry {
             actor: "ada".to_owned(),
-            action: "test".to_owned(),
+            action: AuditAction::TestWrite,
             subject: String::new(),
             detail: serde_json::Value::Null,
         };
@@ -179,7 +179,7 @@ fn a_closed_store_says_so() {
         fixture.store.closed().await;
         let entry = NewAuditEntry {
             actor: "ada".to_owned(),
-            action: "test".to_owned(),
+            action: AuditAction::TestWrite,
             subject: String::new(),
             detail: serde_json::Value::Null,
         };

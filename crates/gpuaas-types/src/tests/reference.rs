@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use crate::access::{OPERATIONS, Role};
 use crate::api::Owner;
+use crate::audit_action::AUDIT_ACTIONS;
 use crate::codes::{
     COMMANDS, DOCTOR_CHECKS, NODE_PROBLEMS, PARKS, PROBLEMS, SLOT_BLOCKERS, TIMELINE, WAITS,
 };
@@ -25,12 +26,13 @@ const COMMAND: &str = "cargo test -p gpuaas-types write_reference -- --ignored";
 
 type Page = (&'static str, String);
 
-fn pages() -> [Page; 15] {
+fn pages() -> [Page; 16] {
     [
         ("reference/access.md", access()),
         ("reference/filters.md", filters()),
         ("reference/limits.md", limits()),
         ("reference/secrets.md", secrets()),
+        ("reference/audit-actions.md", audit_actions()),
         ("reference/metrics.md", metrics()),
         ("reference/command-failures.md", command_failures()),
         ("reference/problems.md", problems()),
@@ -99,6 +101,20 @@ fn secrets() -> String {
         let (kind, stored, shown) = (row.kind, row.stored, row.shown);
         writeln!(page, "| {kind} | {stored} | {shown} | {} | {} |", row.elsewhere, row.until)
             .unwrap();
+    }
+    page
+}
+
+fn audit_actions() -> String {
+    let about = "Every action of the audit log. Its spelling does not change: programs may compare it, and \
+                 `gpuaas audit list --filter action=run.resume` finds it. A refusal changed nothing; its \
+                 entry has the code as the result. An entry of an earlier version keeps the spelling that \
+                 it was written with.";
+    let mut page = header("Actions of the audit log", about);
+    page.push_str("\n| action | what was done | refusal |\n|---|---|---|\n");
+    for row in AUDIT_ACTIONS {
+        let refusal = if row.action.is_refusal() { "yes" } else { "" };
+        writeln!(page, "| `{}` | {} | {refusal} |", row.action, row.about).unwrap();
     }
     page
 }

@@ -11,8 +11,8 @@ use gpuaas_client::failure::{Failure, store_failure};
 use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_store::{BundleKey, ExposeSecret as _, NewAuditEntry, SecretString, Store};
-use gpuaas_types::Timestamp;
 use gpuaas_types::codes::CommandCode;
+use gpuaas_types::{AuditAction, Timestamp};
 use serde_json::json;
 
 use super::signature_failure;
@@ -69,7 +69,7 @@ async fn rotate(
         let keys = vec![row(&present, Some(until)), row(&next.public(), None)];
         let entry = NewAuditEntry {
             actor: args.who.actor.clone(),
-            action: "bundle_key.rotate".to_owned(),
+            action: AuditAction::BundleKeyRotate,
             subject: next.public().id(),
             detail: json!({ "reason": args.reason.trim(), "former": present.id(), "until": until }),
         };

@@ -210,7 +210,7 @@ mod tests {
         let store =
             Store::open(file.to_str().unwrap(), MasterKey::from_bytes([7; 32])).await.unwrap();
         for n in 0..5 {
-            let entry = NewAuditEntry::new("ann", "test", format!("s{n}"), serde_json::json!({}));
+            let entry = NewAuditEntry { subject: format!("s{n}"), ..NewAuditEntry::in_test() };
             store.append_audit_entry(RealClock.now(), entry).await.unwrap();
         }
         store.chain_audit().await.unwrap();

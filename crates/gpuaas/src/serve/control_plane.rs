@@ -83,6 +83,7 @@ pub(super) async fn withdraw(store: &Store) {
 mod tests {
     use gpuaas_engine::VirtualClock;
     use gpuaas_store::{KeyRing, MasterKey, NewAuditEntry};
+    use gpuaas_types::AuditAction;
     use gpuaas_types::Timestamp;
 
     use super::*;
@@ -113,7 +114,7 @@ mod tests {
         let rotates = Store::open(&url, both).await.unwrap();
         let entry = NewAuditEntry {
             actor: "ada".to_owned(),
-            action: "master_key.rotate".to_owned(),
+            action: AuditAction::MasterKeyRotate,
             subject: next.id_hex(),
             detail: serde_json::json!({}),
         };

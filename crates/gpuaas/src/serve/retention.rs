@@ -94,6 +94,7 @@ mod tests {
     use std::fs;
 
     use gpuaas_store::{MasterKey, NewAuditEntry};
+    use gpuaas_types::AuditAction;
 
     use super::*;
 
@@ -107,7 +108,7 @@ mod tests {
         for n in 0..days {
             let entry = NewAuditEntry {
                 actor: "ann".to_owned(),
-                action: "test".to_owned(),
+                action: AuditAction::TestWrite,
                 subject: format!("day {n}"),
                 detail: serde_json::Value::Null,
             };
@@ -118,7 +119,7 @@ mod tests {
 
     async fn subjects(store: &Store) -> Vec<String> {
         let left = store.audit_entries(0, 1000).await.unwrap();
-        let of_test = left.into_iter().filter(|entry| entry.entry.action == "test");
+        let of_test = left.into_iter().filter(|entry| entry.entry.action == "test.write");
         of_test.map(|entry| entry.entry.subject).collect()
     }
 
