@@ -232,15 +232,16 @@ pub async fn take_control(
     let mut record = known.clone();
     record.take(seen.as_ref(), now);
     let claim = record.begin_write(&plane, ids.uuid(now).to_string(), seen.as_ref(), now);
-    // The name goes first: the answer to the write may be lost.
+    // The name goes first: the answer to the write may be lost. The entry goes with it: after a kill, a
+    // region that was taken has one.
     named.writers.clone_from(&record.writers);
     let status = store.site(site_id).await?.status;
-    if !store.set_site_control(now, site_id, known, named.clone(), status.control, None).await? {
+    let audit = Some(audit.clone());
+    if !store.set_site_control(now, site_id, known, named.clone(), status.control, audit).await? {
         return Ok(false);
     }
     write_mark(client, &ControlMark { region, claim: Some(claim) }).await?;
-    let audit = Some(audit.clone());
-    if !store.set_site_control(now, site_id, named, record, None, audit).await? {
+    if !store.set_site_control(now, site_id, named, record, None, None).await? {
         return Ok(false);
     }
     let runs = outage::waiting_runs_of(store, site_id).await?;

@@ -125,7 +125,7 @@ async fn until(what: &str, reached: impl AsyncFn() -> bool) {
 }
 
 /// A control plane with an authority of its own, as `gpuaas serve` makes it.
-async fn started() -> Tls {
+pub(crate) async fn started() -> Tls {
     // No poll is open with a certificate of before.
     let tls = Tls::with(ApiSettings { poll_seconds: 0, ..ApiSettings::default() }).await;
     let (store, now) = (&tls.rig.store, RealClock.now());

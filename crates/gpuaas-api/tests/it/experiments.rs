@@ -11,7 +11,7 @@ use crate::slices::whole_topology;
 const BAKED: &str = "h200-20261123-9f86d081884c";
 
 /// A site with an approved image, and this many active nodes of profile h200.
-async fn rig(nodes: usize) -> Rig {
+pub(crate) async fn rig(nodes: usize) -> Rig {
     rig_of(nodes, "h200").await
 }
 
@@ -40,12 +40,12 @@ async fn rig_of(nodes: usize, profile: &str) -> Rig {
     rig
 }
 
-fn start(name: &str, nodes: u32) -> Value {
+pub(crate) fn start(name: &str, nodes: u32) -> Value {
     json!({ "name": name, "site": "lab", "profile": "h200", "images": ["noble", BAKED],
         "nodes": nodes, "seed": 7, "actor": "ann", "reason": "is it faster?" })
 }
 
-async fn begin(rig: &Rig, body: Value) -> Value {
+pub(crate) async fn begin(rig: &Rig, body: Value) -> Value {
     rig.post("/api/v1/experiments", body).await.ok()
 }
 

@@ -1,4 +1,4 @@
-//! A request for each change of the admin API that succeeds, and why the other changes have none here.
+//! A request for each change of the admin API that is made as often as it is asked for.
 
 use futures::future::BoxFuture;
 use gpuaas_store::RunWrite;
@@ -7,6 +7,7 @@ use gpuaas_types::{RunStatus, Timestamp};
 use serde_json::{Value, json};
 
 use crate::bundles::{archive, publish};
+use crate::hang_up_single_cases::UNCHANGING;
 use crate::rig::{Rig, site};
 
 /// Path and body of a request.
@@ -17,9 +18,19 @@ pub(crate) struct Case {
     pub(crate) method: &'static str,
     /// Path of the table of operations.
     pub(crate) path: &'static str,
-    /// Makes what the request with this number is about, on a rig with the site `lab`, the profile `h200`
-    /// and the node `j22u11`. Returns the request.
+    /// Makes what the requests are sent to.
+    pub(crate) rig: fn() -> BoxFuture<'static, Rig>,
+    /// Whether each request is sent to a rig of its own: the change can be made only once.
+    pub(crate) each: bool,
+    /// Makes what the request with this number is about. Returns the request.
     pub(crate) request: for<'a> fn(&'a Rig, u32) -> BoxFuture<'a, Asked>,
+}
+
+impl Case {
+    /// Whether there is nothing that changes.
+    pub(crate) fn is_unchanging(&self) -> bool {
+        UNCHANGING.iter().any(|one| (one.method, one.path) == (self.method, self.path))
+    }
 }
 
 macro_rules! cases {
@@ -28,42 +39,25 @@ macro_rules! cases {
         pub(crate) const CASES: &[Case] = &[$(Case {
             method: stringify!($method),
             path: $path,
+            rig: || Box::pin(with_node()),
+            each: false,
             request: |$rig, $n| Box::pin(async move { $request }),
         }),+];
     };
 }
 
-/// Changes that are not sent here, and why.
-pub(crate) const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("POST", "/api/v1/onboarding-plans", "changes nothing"),
-    ("POST", "/api/v1/sites/{name}/take-control", "its write is of the region; changes.rs"),
-    ("POST", "/api/v1/dead-letters/replay", "needs a delivery that failed; event_sinks.rs"),
-    ("POST", "/api/v1/profiles/{name}/rollback-image", "needs two images; images.rs"),
-    ("POST", "/api/v1/images/{image}/delete", "its write follows one of the region; images.rs"),
-    ("POST", "/api/v1/experiments", "needs nodes in service and an image; experiments.rs"),
-    ("POST", "/api/v1/experiments/{experiment}/next", "needs runs that ended; experiments.rs"),
-    ("POST", "/api/v1/experiments/{experiment}/stop", "needs one that runs; experiments.rs"),
-    ("POST", "/api/v1/nodes/{node}/revoke-certificate", "stand-ins have none; identity.rs"),
-    (
-        "POST",
-        "/api/v1/runs/{run}/take-over",
-        "needs a machine that is in use; the real host's tests",
-    ),
-    ("POST", "/api/v1/authority", "stand-ins have none; authority_rollover.rs"),
-    ("POST", "/api/v1/authority/activate", "stand-ins have none; authority_rollover.rs"),
-    ("POST", "/api/v1/authority/retire", "stand-ins have none; authority_rollover.rs"),
-    ("POST", "/api/v1/admin/nodes/{node}/slice-topology/approval", "once for a map; slices.rs"),
-    ("POST", "/api/v1/admin/slice-claims", "its slots are those of one host; slice_claims.rs"),
-    ("DELETE", "/api/v1/admin/slice-claims/{claim}", "the same; slice_claims.rs"),
-    ("POST", "/api/v1/admin/slice-claims/{claim}/launch", "the same; slice_launch.rs"),
-    ("POST", "/api/v1/admin/nodes/{node}/slots/{index}/recovery", "the same; slice_launch.rs"),
-];
+/// A rig with the site `lab`, the profile `h200` and the node `j22u11`.
+pub(crate) async fn with_node() -> Rig {
+    let rig = Rig::with_site().await;
+    rig.onboard("j22u11").await;
+    rig
+}
 
-fn because() -> Value {
+pub(crate) fn because() -> Value {
     json!({ "actor": "ann", "reason": "for the test" })
 }
 
-fn with(mut body: Value, more: &Value) -> Value {
+pub(crate) fn with(mut body: Value, more: &Value) -> Value {
     for (field, value) in more.as_object().unwrap() {
         body[field] = value.clone();
     }
@@ -144,11 +138,11 @@ async fn bundle(rig: &Rig, n: u32) -> String {
     format!("x{n}@1.0.0")
 }
 
-fn image(n: u32) -> (String, String) {
+pub(crate) fn image(n: u32) -> (String, String) {
     (format!("h200-20261001-{n:012x}"), format!("{n:064x}"))
 }
 
-fn image_record(n: u32, state: &str) -> Value {
+pub(crate) fn image_record(n: u32, state: &str) -> Value {
     let (name, sha256) = image(n);
     json!({ "name": name, "site": "lab", "state": state, "sha256": sha256, "actor": "builder" })
 }

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use crate::rig::Rig;
 
-const OLD: &str = "h200-20261001-60303ae22b99";
-const NEW: &str = "h200-20261123-9f86d081884c";
+pub(crate) const OLD: &str = "h200-20261001-60303ae22b99";
+pub(crate) const NEW: &str = "h200-20261123-9f86d081884c";
 
 fn digest(fill: &str) -> String {
     fill.repeat(32)
 }
 
 /// A site whose region has both images.
-async fn rig() -> Rig {
+pub(crate) async fn rig() -> Rig {
     let rig = Rig::with_site().await;
     for (id, name, fill) in [(11, OLD, "60"), (12, NEW, "9f")] {
         rig.maas.images.lock().unwrap().insert(id, (name.to_owned(), digest(fill)));
@@ -28,7 +28,7 @@ async fn record(rig: &Rig, name: &str, fill: &str, state: &str) -> Value {
     rig.post("/api/v1/images", body).await.ok()
 }
 
-fn transition_body(to: &str) -> Value {
+pub(crate) fn transition_body(to: &str) -> Value {
     json!({ "site": "lab", "to": to, "actor": "ann", "reason": "tried on a rack" })
 }
 
@@ -39,12 +39,12 @@ async fn verdict(rig: &Rig, fill: &str, errors: u32) -> Value {
     rig.post("/api/v1/image-verdicts", body).await.ok()
 }
 
-async fn transition(rig: &Rig, name: &str, body: Value) -> Result<Value, String> {
+pub(crate) async fn transition(rig: &Rig, name: &str, body: Value) -> Result<Value, String> {
     let answer = rig.post(&format!("/api/v1/images/{name}/transition"), body).await;
     if answer.status < 300 { Ok(answer.ok()) } else { Err(answer.code()) }
 }
 
-async fn set_image(rig: &Rig, image: &str) -> Value {
+pub(crate) async fn set_image(rig: &Rig, image: &str) -> Value {
     rig.patch("/api/v1/profiles/h200", json!({ "distro_series": image })).await.ok()
 }
 

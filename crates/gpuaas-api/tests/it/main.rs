@@ -20,6 +20,7 @@ mod experiments;
 mod filters;
 mod hang_up;
 mod hang_up_cases;
+mod hang_up_single_cases;
 mod http;
 mod id_prefixes;
 mod idempotency;

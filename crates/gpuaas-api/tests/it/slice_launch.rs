@@ -103,6 +103,16 @@ impl SliceRig {
         id
     }
 
+    /// A host whose slot was not proven to be clean when its claim ended.
+    pub(crate) async fn in_doubt() -> Self {
+        let slice = Self::new().await;
+        let id = slice.running().await;
+        slice.host.set_faults([StandInFault::EraseLies]);
+        release(&slice.rig, &id, "").await.ok();
+        slice.drive().await;
+        slice
+    }
+
     async fn recover(&self, index: u32) -> Answer {
         let path = format!("/api/v1/admin/nodes/j22u11/slots/{index}/recovery");
         self.rig.post(&path, json!({ "actor": "ada", "reason": "wiped by hand" })).await
