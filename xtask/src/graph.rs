@@ -230,7 +230,7 @@ const RULES: &[Rule] = &[
     Rule {
         name: "gpuaas-types",
         may_use: &[],
-        outside: Outside::Only(&["chrono", "schemars", "serde", "serde_json", "uuid"]),
+        outside: Outside::Only(&["chrono", "schemars", "serde", "serde_json", "uuid", "zeroize"]),
         because: "the shared words carry serde, its schemas and nothing that acts",
     },
     Rule {

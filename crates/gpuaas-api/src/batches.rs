@@ -25,7 +25,8 @@ use gpuaas_types::codes::{ProblemCode, TimelineCode};
 use gpuaas_types::filter::FilterList;
 use gpuaas_types::text;
 use gpuaas_types::{
-    AuditAction, BatchId, BatchPhase, FieldError, MemberState, NodeId, Problem, Timestamp,
+    AuditAction, BatchId, BatchPhase, FieldError, MemberState, NodeId, Problem, SecretText,
+    Timestamp,
 };
 use serde_json::json;
 
@@ -79,7 +80,7 @@ struct CheckedManifest {
     site: SiteResource,
     profile: ProfileResource,
     /// Hostname, hardware and password of each machine.
-    machines: Vec<(String, NodeHardware, Option<String>)>,
+    machines: Vec<(String, NodeHardware, Option<SecretText>)>,
 }
 
 impl CheckedManifest {
@@ -186,13 +187,13 @@ impl CheckedManifest {
             code: TimelineCode::BatchAccepted.into(),
             text,
         };
-        let node = |(hostname, hardware, password): (String, _, Option<String>)| NewNode {
+        let node = |(hostname, hardware, password): (String, _, Option<SecretText>)| NewNode {
             id: NodeId::new(&*ctx.ids, now),
             site_id: site.id,
             profile_id: profile.id,
             hostname,
             hardware,
-            bmc_password: password.map(SecretString::from),
+            bmc_password: password.map(|it| SecretString::from(it.expose())),
         };
         let taken = spec.machines.iter().filter_map(|machine| machine.take_over.as_ref());
         let taken: Vec<_> = taken.collect();

@@ -12,7 +12,7 @@ use gpuaas_types::agent::HEARTBEAT_INTERVAL_SECONDS;
 use gpuaas_types::spec::{
     FabricMode, OnboardRequest, ProfileSpec, RoceAssignmentSpec, SiteSpec, TakeOver,
 };
-use gpuaas_types::{DriftAction, DriftKind, Problem};
+use gpuaas_types::{DriftAction, DriftKind, Problem, SecretText};
 
 pub(crate) use crate::address_check::mac;
 use crate::address_check::{bmc_address, is_label};
@@ -73,9 +73,10 @@ pub(crate) fn onboard(request: &OnboardRequest) -> Result<(String, NodeHardware)
             return Err(invalid(field, "it needs bmc_address as well"));
         }
     }
-    let texts = [("bmc_user", &request.bmc_user), ("bmc_password", &request.bmc_password)];
+    let password = request.bmc_password.as_ref().map(SecretText::expose);
+    let texts = [("bmc_user", request.bmc_user.as_deref()), ("bmc_password", password)];
     for (field, text) in texts {
-        if text.as_ref().is_some_and(|t| t.is_empty() || t.chars().any(char::is_control)) {
+        if text.is_some_and(|t| t.is_empty() || t.chars().any(char::is_control)) {
             return Err(invalid(field, "it is empty or holds a control character"));
         }
     }

@@ -74,7 +74,7 @@ pub(crate) async fn add_webhook(
         created_by: caller.name().to_owned(),
     };
     let view = ctx.store.add_event_sink(now, sink, entry).await?;
-    Ok((StatusCode::CREATED, Json(MintedWebhook { secret, view })))
+    Ok((StatusCode::CREATED, Json(MintedWebhook { secret: secret.into(), view })))
 }
 
 /// An address that events may be posted to: nobody on the way reads or changes them.

@@ -18,6 +18,7 @@ use gpuaas_bundle::Digest;
 use gpuaas_store::{IdempotencyKey, KeptResponse, ReplayKey, current_origin, sha256, with_origin};
 use gpuaas_types::Problem;
 use gpuaas_types::codes::ProblemCode;
+use serde::Deserialize;
 use serde_json::Value;
 use tracing::Instrument as _;
 
@@ -92,8 +93,12 @@ async fn to_completion(
 
 /// A plan is no change: the same key may be used for what it plans.
 fn is_dry_run(body: &[u8]) -> bool {
-    let body = serde_json::from_slice::<Value>(body);
-    body.is_ok_and(|body| body.get("dry_run").and_then(Value::as_bool) == Some(true))
+    /// The rest of the body may hold a secret, and is not kept.
+    #[derive(Deserialize)]
+    struct Plan {
+        dry_run: bool,
+    }
+    serde_json::from_slice::<Plan>(body).is_ok_and(|plan| plan.dry_run)
 }
 
 /// The answer, and what is kept of it: nothing of one that refuses, or that is no text.

@@ -103,6 +103,7 @@ mod tasks;
 mod telemetry;
 mod tokens;
 mod trace_counters;
+mod zeroed;
 
 pub use auth::{ensure_admin_token, propose_admin_token, replace_admin_token};
 pub use authorities::{AuthoritySetError, load_authorities, new_authority};

@@ -127,7 +127,7 @@ pub(crate) async fn change(
     });
     let audit =
         NewAuditEntry { actor, action: AuditAction::NodeChange, subject: id.to_string(), detail };
-    let bmc_password = asked.bmc_password.map(SecretString::from);
+    let bmc_password = asked.bmc_password.as_ref().map(|it| SecretString::from(it.expose()));
     let change =
         HardwareChange { node_id: id, hardware, bmc_password, site_id, report, line, audit };
     ctx.store.change_hardware(now, change).await?;

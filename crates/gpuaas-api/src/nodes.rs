@@ -144,7 +144,7 @@ async fn plan(
         profile_id: profile.id,
         hostname,
         hardware,
-        bmc_password: request.bmc_password.map(SecretString::from),
+        bmc_password: request.bmc_password.map(|it| SecretString::from(it.expose())),
     };
     let run = NewRun::onboard(run_id, profile.revision, text);
     Ok(NewOnboarding { node, run, timeline, reports, audit: Some(audit), idempotency: key })

@@ -18,6 +18,7 @@ use gpuaas_types::limits::{Limit, ListenerKind, ListenerLimits};
 use parking_lot::Mutex;
 
 use crate::problem::problem;
+use crate::zeroed::ZeroedBytes;
 
 /// One of this many parts of the operators' bytes is for administrators.
 const ADMINISTRATORS_PART: u64 = 4;
@@ -135,7 +136,7 @@ impl OpenBodies {
         }
         let mut open = self.open(owner);
         open.grow_to(declared)?;
-        let mut bytes = Vec::with_capacity(declared);
+        let mut bytes = ZeroedBytes::with_capacity(declared);
         let mut chunks = body.into_data_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|_| {
@@ -147,9 +148,9 @@ impl OpenBodies {
                 return Err(too_large());
             }
             open.grow_to(length)?;
-            bytes.extend_from_slice(&chunk);
+            bytes.push(&chunk);
         }
-        Ok((bytes.into(), open))
+        Ok((bytes.into_bytes(), open))
     }
 }
 

@@ -136,7 +136,7 @@ async fn set(
     asked: InputSecretSet,
 ) -> ApiResult<Json<InputSecretView>> {
     let actor = caller.actor(&asked.actor);
-    let value = SecretString::from(asked.value);
+    let value = SecretString::from(asked.value.expose());
     // It may have been published through another control plane.
     refresh(ctx).await?;
     let checked = ctx.bundles.check_secret(bundle, input, value.expose_secret());

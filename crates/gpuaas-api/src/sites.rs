@@ -23,6 +23,7 @@ use crate::etag::{IfMatch, Tagged};
 use crate::pages::list_filter;
 use crate::problem::{ApiResult, invalid, problem};
 use crate::second_person::{self, CheckedRequest, Guarded, is_same_server};
+use crate::zeroed::ZeroedJson;
 use crate::{bundles, check, control, probe, strict};
 
 /// `POST /api/v1/sites`. Nothing is stored before MAAS has been asked.
@@ -33,7 +34,7 @@ pub(crate) async fn create(
 ) -> ApiResult<(StatusCode, Json<SiteResource>)> {
     let SiteCreate { spec, api_key } = asked;
     check::site("spec.", &spec)?;
-    let given = api_key.map(|key| SecretString::from(key.trim().to_owned()));
+    let given = api_key.map(|key| SecretString::from(key.expose().trim()));
     if given.is_some() == spec.api_key_ref.is_some() {
         return Err(one_key(
             "api_key",
@@ -113,9 +114,9 @@ async fn edit(
 ) -> ApiResult<SiteResource> {
     let site = ctx.store.site_by_name(name).await?;
     let whole = patch.clone();
-    let new_key = match patch.remove("api_key") {
+    let new_key = match patch.remove("api_key").map(ZeroedJson) {
         None => None,
-        Some(Value::String(text)) => Some(SecretString::from(text.trim().to_owned())),
+        Some(ZeroedJson(Value::String(ref text))) => Some(SecretString::from(text.trim())),
         Some(_) => return Err(invalid("api_key", "expected a string").into()),
     };
     if patch.is_empty() && new_key.is_none() {

@@ -42,10 +42,10 @@ pub(crate) async fn launch(
         let wanted = "name of a file: letters, digits, dots, underscores and dashes";
         return Err(invalid("image", wanted).into());
     }
-    if user_data.len() > MOST_USER_DATA_BYTES {
+    if user_data.expose().len() > MOST_USER_DATA_BYTES {
         return Err(invalid("user_data", format!("at most {MOST_USER_DATA_BYTES} bytes")).into());
     }
-    if let Some(key) = silencing_key(&user_data) {
+    if let Some(key) = silencing_key(user_data.expose()) {
         let wanted = format!("no {key}: the host has the guest call it once it booted");
         return Err(invalid("user_data", wanted).into());
     }
@@ -61,7 +61,7 @@ pub(crate) async fn launch(
     let topology = ctx.store.slice_topology(claim.node_id).await?;
     let topology = topology.ok_or_else(|| problem(ProblemCode::SlotMapMissing))?.report.topology;
     let policy = DomainPolicy::from_inputs(&slice_report::inputs(&ctx, claim.node_id).await?);
-    let texts = (image.as_str(), user_data.as_str());
+    let texts = (image.as_str(), user_data.expose());
     let mut spec = launch_spec(id, &claim.slots, &topology, &policy, texts).map_err(|fault| {
         let detail = format!("{}: {fault}", fault.code());
         problem(ProblemCode::LaunchRefused).with_detail(detail)

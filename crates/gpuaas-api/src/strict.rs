@@ -19,6 +19,7 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
 use crate::problem::problem;
+use crate::zeroed::ZeroedJson;
 
 /// How many names a hint lists.
 const NEAREST: usize = 3;
@@ -30,7 +31,7 @@ const ALIKE: f64 = 0.75;
 /// # Errors
 /// `malformed_json` with the position, `unknown_field`, `missing_field` or `invalid_field`.
 pub(crate) fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    from_value(&parse(bytes)?)
+    from_value(&ZeroedJson(parse(bytes)?).0)
 }
 
 /// Parses a body.

@@ -89,7 +89,7 @@ pub(crate) async fn create(
         expires_at,
     };
     let view = ctx.store.add_access_token(now, new, entry).await?;
-    Ok((StatusCode::CREATED, Json(MintedToken { token, view })))
+    Ok((StatusCode::CREATED, Json(MintedToken { token: token.into(), view })))
 }
 
 /// Roles that say something, at sites that are there.

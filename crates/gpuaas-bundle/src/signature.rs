@@ -14,6 +14,7 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::digest::Digest;
 
@@ -62,7 +63,7 @@ pub struct Signature {
 /// An Ed25519 private key. Its `Debug` form shows only the key id.
 pub struct SigningKey {
     pair: Ed25519KeyPair,
-    pkcs8: Vec<u8>,
+    pkcs8: Zeroizing<Vec<u8>>,
 }
 
 /// An Ed25519 public key: 32 bytes, as text in base64.
@@ -182,13 +183,13 @@ impl SigningKey {
     pub fn from_pkcs8(pkcs8: Vec<u8>) -> Result<Self, SignatureError> {
         let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&pkcs8)
             .map_err(|error| SignatureError::Malformed(format!("not an Ed25519 key: {error}")))?;
-        Ok(Self { pair, pkcs8 })
+        Ok(Self { pair, pkcs8: Zeroizing::new(pkcs8) })
     }
 
     /// The key as a PEM file (RFC 7468).
     #[must_use]
     pub fn to_pem(&self) -> String {
-        let text = BASE64.encode(&self.pkcs8);
+        let text = BASE64.encode(&*self.pkcs8);
         format!("-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
     }
 

@@ -179,7 +179,7 @@ impl FromRequestParts<Console> for Viewer {
         let session = session_value(&parts.headers)
             .and_then(|value| console.seal().open(value, console.wall()))
             .ok_or_else(sign_in)?;
-        let api = ApiCaller::new(console, &session.token, parts).ok_or_else(sign_in)?;
+        let api = ApiCaller::new(console, session.token.expose(), parts).ok_or_else(sign_in)?;
         match api.get::<AccessView>("/api/v1/access").await {
             Ok(access) => Ok(Self { api, access, here }),
             Err(failure) if failure.is_signed_out() => Err(sign_in()),

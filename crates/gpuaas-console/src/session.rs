@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gpuaas_types::Timestamp;
+use gpuaas_types::{SecretText, Timestamp};
 use parking_lot::Mutex;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -24,7 +24,7 @@ const USE: &[u8] = b"console session 1";
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Session {
     /// The bearer token of the admin API.
-    pub(crate) token: String,
+    pub(crate) token: SecretText,
     /// When the person signed in.
     pub(crate) since: Timestamp,
 }
@@ -109,14 +109,14 @@ mod tests {
     #[test]
     fn session_is_opened_with_its_key_until_it_expires() {
         let seal = SessionSeal::new(&[7; 32]);
-        let session = Session { token: "gptoken-x".to_owned(), since: T0 };
+        let session = Session { token: "gptoken-x".into(), since: T0 };
         let value = seal.seal(&session).unwrap();
         assert!(!value.contains("gptoken"));
         let opened = |seal: &SessionSeal, seconds| {
             seal.open(&value, T0.plus_seconds(seconds)).map(|session| session.token)
         };
-        assert_eq!(opened(&seal, 1.0).as_deref(), Some("gptoken-x"));
-        assert_eq!(opened(&SessionSeal::new(&[7; 32]), 1.0).as_deref(), Some("gptoken-x"));
+        assert_eq!(opened(&seal, 1.0), Some("gptoken-x".into()));
+        assert_eq!(opened(&SessionSeal::new(&[7; 32]), 1.0), Some("gptoken-x".into()));
         assert_eq!(opened(&SessionSeal::new(&[8; 32]), 1.0), None);
         assert_eq!(opened(&seal, SESSION_SECONDS), None);
         for changed in ["", "AAAA", &value[1..], &format!("{value}A")] {

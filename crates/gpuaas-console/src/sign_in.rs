@@ -4,6 +4,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Form, Json};
+use gpuaas_types::SecretText;
 use gpuaas_types::access::AccessView;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ pub(crate) struct Next {
 /// The form of the login page.
 #[derive(Deserialize)]
 pub(crate) struct Credential {
-    token: String,
+    token: SecretText,
     next: Option<String>,
 }
 
@@ -47,7 +48,7 @@ pub(crate) async fn sign_in(
     Form(credential): Form<Credential>,
 ) -> Response {
     let next = own_path(credential.next.as_deref());
-    let token = credential.token.trim();
+    let token = credential.token.expose().trim();
     let failed = |text: &str| draw(&LoginPage { next, failure: Some(text) });
     let Some(api) = ApiCaller::new(&console, token, &parts).filter(|_| !token.is_empty()) else {
         return failed("Paste a token: it starts with gptoken_ or gpadmin_.");
@@ -108,7 +109,7 @@ pub(crate) async fn issue_address(State(console): State<Console>, parts: Parts) 
 }
 
 fn begin(console: &Console, token: &str, next: &str) -> Response {
-    let session = Session { token: token.to_owned(), since: console.wall() };
+    let session = Session { token: token.into(), since: console.wall() };
     match console.seal().seal(&session) {
         Some(value) => with_cookie(redirect(next), console, &value),
         None => problem_json(500, "internal", "the session cannot be sealed"),

@@ -9,6 +9,7 @@ use rcgen::{
     DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
 };
 use rustls::pki_types::CertificateDer;
+use zeroize::Zeroizing;
 
 use crate::authority::{Authority, AuthorityError, CertificateRequest, Subject};
 use crate::pem;
@@ -23,7 +24,7 @@ const BACKDATED_SECONDS: f64 = 366.0 * 86_400.0;
 /// See the module text.
 pub struct BuiltIn {
     issuer: rcgen::Issuer<'static, KeyPair>,
-    key_pem: String,
+    key_pem: Zeroizing<String>,
     anchor_pem: String,
     /// Its key, certified by the authority before it, PEM; empty: there is none.
     cross_pem: String,
@@ -100,11 +101,11 @@ impl BuiltIn {
     /// Its key and its certificate. Secret.
     #[must_use]
     pub fn to_pem(&self) -> String {
-        format!("{}{}", self.key_pem, self.anchor_pem)
+        format!("{}{}", *self.key_pem, self.anchor_pem)
     }
 
     fn from_parts(key: KeyPair, anchor_pem: String) -> Result<Self, AuthorityError> {
-        let key_pem = key.serialize_pem();
+        let key_pem = Zeroizing::new(key.serialize_pem());
         let issuer =
             rcgen::Issuer::from_ca_cert_pem(&anchor_pem, key).map_err(|error| broken(&error))?;
         let anchors = pem::certificates(&anchor_pem)?;

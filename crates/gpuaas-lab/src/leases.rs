@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use gpuaas_client::ApiClient;
 use gpuaas_client::failure::Failure;
+use gpuaas_types::SecretText;
 use gpuaas_types::claim::{ClaimReleaseQuery, ClaimRequest, ClaimState, ClaimView, NumaPreference};
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::slice::{PartSpan, SliceLaunchRequest, SliceRunKind};
@@ -134,7 +135,7 @@ async fn launch_and_release(client: &ApiClient, id: &str, reason: &str) -> Resul
             ClaimState::Reserved => {
                 let launch = SliceLaunchRequest {
                     image: GUEST_IMAGE.to_owned(),
-                    user_data: String::new(),
+                    user_data: SecretText::default(),
                     guest_timeout_seconds: None,
                     fence: Some(claim.fence),
                     actor: ACTOR.to_owned(),

@@ -52,7 +52,7 @@ pub async fn add_site(
         return Ok(());
     }
     let spec = SiteSpec { bundle_inputs, ..SiteSpec::new(name, maas_url) };
-    client.add_site(&SiteCreate { spec, api_key: Some(api_key.to_owned()) }).await.map(drop)
+    client.add_site(&SiteCreate { spec, api_key: Some(api_key.into()) }).await.map(drop)
 }
 
 /// Adds the profile as a person does: a preset that the control plane ships (empty: its defaults), with
@@ -164,7 +164,7 @@ pub(crate) fn request(site: &str, machine: &MachineInventory) -> OnboardRequest 
         profile: PROFILE.to_owned(),
         bmc_address: Some(machine.bmc_address.clone()),
         bmc_user: Some("maas".to_owned()),
-        bmc_password: Some("secret".to_owned()),
+        bmc_password: Some("secret".into()),
         mac_addresses: vec![machine.mac_address.clone()],
         ..OnboardRequest::default()
     }

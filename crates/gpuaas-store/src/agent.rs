@@ -290,7 +290,7 @@ impl Store {
             return Ok(true);
         }
         let Some(user_data) = self.secret(claim_id.0, USER_DATA).await? else { return Ok(false) };
-        seed.user_data = user_data.expose_secret().to_owned();
+        seed.user_data = user_data.expose_secret().into();
         Ok(true)
     }
 

@@ -255,7 +255,7 @@ impl Store {
         mut new: NewSliceLaunch,
     ) -> Result<SlotClaim, StoreError> {
         let (id, fence) = (new.id, new.fence);
-        let user_data = SecretString::from(std::mem::take(&mut new.spec.seed.user_data));
+        let user_data = SecretString::from(std::mem::take(&mut new.spec.seed.user_data).expose());
         let sealed = self.seal(id.0, slice_claim::USER_DATA, &user_data)?;
         let taken = self
             .write(move |conn| Box::pin(async move { launch(conn, now, &new, sealed).await }))

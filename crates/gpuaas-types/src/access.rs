@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::SecretText;
 use crate::ids::TokenId;
 use crate::string_enum::string_enum;
 use crate::text;
@@ -281,7 +282,8 @@ pub struct TokenRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MintedToken {
     /// The credential. It is stored as a hash, so nobody can show it again.
-    pub token: String,
+    #[schemars(with = "String")]
+    pub token: SecretText,
     /// What is known of it.
     #[serde(flatten)]
     pub view: TokenView,

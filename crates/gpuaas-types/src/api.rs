@@ -22,6 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use crate::SecretText;
 use crate::agent::{Gate, GateCheck, GateClass};
 use crate::failure::FailureClass;
 use crate::ids::{NodeId, ProfileId, RoceAssignmentId, RunId, SiteId};
@@ -77,7 +78,7 @@ pub struct SiteCreate {
     /// `spec.api_key_ref` says where it is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::MaasKeyText>")]
-    pub api_key: Option<String>,
+    pub api_key: Option<SecretText>,
 }
 
 /// What GPUaaS knows of a site.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::SecretText;
 use crate::api::Resource;
 use crate::ids::{BatchId, NodeId, RunId};
 use crate::lifecycle::{BatchPhase, MemberState};
@@ -75,7 +76,7 @@ pub struct BatchMachine {
     /// BMC password; sealed at once and never part of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::PrintableText>")]
-    pub bmc_password: Option<String>,
+    pub bmc_password: Option<SecretText>,
     /// Power driver; default `ipmi` when there is a BMC address, else `manual`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::PowerTypeText>")]

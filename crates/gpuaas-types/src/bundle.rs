@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::SecretText;
 use crate::text;
 use crate::time::Timestamp;
 
@@ -94,7 +95,8 @@ pub struct BundleKeyView {
 #[serde(deny_unknown_fields)]
 pub struct InputSecretSet {
     /// The value; sealed at once, never shown again.
-    pub value: String,
+    #[schemars(with = "String")]
+    pub value: SecretText,
     /// Who sets it; kept in the history.
     pub actor: String,
 }

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::SecretText;
 use crate::failure::FailureClass;
 use crate::ids::{NodeId, RunId};
 use crate::lifecycle::{RunKind, RunStatus};
@@ -30,7 +31,7 @@ pub struct HardwareCorrection {
     /// BMC password; sealed at once, never shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::PrintableText>")]
-    pub bmc_password: Option<String>,
+    pub bmc_password: Option<SecretText>,
     /// Power driver of MAAS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::PowerTypeText>")]

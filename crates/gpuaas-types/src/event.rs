@@ -7,6 +7,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::SecretText;
 use crate::ids::NodeId;
 use crate::string_enum::string_enum;
 use crate::text;
@@ -151,7 +152,8 @@ pub struct WebhookRequest {
 pub struct MintedWebhook {
     /// What requests are signed with, as Standard Webhooks writes it: `whsec_` and base64. It is
     /// sealed, so nobody can show it again.
-    pub secret: String,
+    #[schemars(with = "String")]
+    pub secret: SecretText,
     /// What is known of the sink.
     #[serde(flatten)]
     pub view: EventSinkView,

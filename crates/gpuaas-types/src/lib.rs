@@ -34,6 +34,7 @@ pub mod plan;
 pub mod problem;
 pub mod scripts;
 pub mod secret_kinds;
+pub mod secret_text;
 pub mod slice;
 pub mod slot;
 pub mod source;
@@ -59,6 +60,7 @@ pub use lifecycle::{
     BatchPhase, Bucket, DriftAction, DriftKind, MemberState, NodeState, RunKind, RunStatus,
 };
 pub use problem::{FieldError, Problem};
+pub use secret_text::SecretText;
 pub use steps::{EffectKind, Step};
 pub use string_enum::UnknownValue;
 pub use time::Timestamp;

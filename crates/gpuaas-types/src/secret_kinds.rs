@@ -34,6 +34,18 @@ string_enum! {
         BundleKey = "key that signs bundles",
         /// The key that seals the others.
         MasterKey = "master key",
+        /// What the Vault's role signs in with.
+        VaultSecretId = "secret ID of the Vault role",
+        /// The password of the control plane's user in PostgreSQL.
+        DatabasePassword = "password of the database",
+        /// What the control plane signs in with at the NATS server.
+        NatsCredentials = "credentials of the NATS server",
+        /// The private key of the operators' listener.
+        ListenerKey = "key of the operators' listener",
+        /// The key that seals the keys of a backup.
+        BackupKey = "key of backups",
+        /// What the identity provider gives a person who signs in.
+        SignInToken = "token of the identity provider",
     }
 }
 
@@ -129,6 +141,24 @@ secrets! {
         "`gpuaas bundle rotate-key --reason WHY`";
     MasterKey Nowhere Never
         "`master.key` of the data folder (mode 0600), or what `--master-key` names; `keys.sealed` of a backup, sealed with `--key-file`",
+        "it is never there";
+    VaultSecretId Nowhere Never
+        "the file of `--vault-secret-id-file`; the token that the Vault gives for it is in memory alone",
+        "it is never there";
+    DatabasePassword Nowhere Never
+        "`--database`, its variable or the configuration file",
+        "it is never there";
+    NatsCredentials Nowhere Never
+        "the file of `--nats-credentials`, or `--nats`; events and lists show the URL without them",
+        "it is never there";
+    ListenerKey Nowhere Never
+        "the file of `gpuaas serve --key-file`; one that the authority certifies is in memory alone",
+        "it is never there";
+    BackupKey Nowhere Never
+        "the file of `gpuaas backup --key-file`, which belongs elsewhere than the backup",
+        "it is never there";
+    SignInToken Nowhere Never
+        "`gpuaas/contexts.json` of the person who signed in (mode 0600)",
         "it is never there";
 }
 

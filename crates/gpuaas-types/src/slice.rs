@@ -9,6 +9,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::SecretText;
 use crate::ids::{ClaimId, TaskId};
 use crate::string_enum::string_enum;
 use crate::text;
@@ -279,7 +280,8 @@ pub struct SliceSeed {
     /// Content of the file `meta-data`.
     pub meta_data: String,
     /// Content of the file `user-data`.
-    pub user_data: String,
+    #[schemars(with = "String")]
+    pub user_data: SecretText,
     /// Content of the file `network-config`.
     pub network_config: String,
     /// MAC address and IPv4 address of the guest in the slice network, as dnsmasq's option `dhcp-host` has
@@ -417,7 +419,8 @@ pub struct SliceLaunchRequest {
     /// User-data for the guest's cloud-init; empty: none. It is stored sealed until the launch ends, and
     /// then deleted; the host keeps it in the guest's seed until the claim is released.
     #[serde(default)]
-    pub user_data: String,
+    #[schemars(with = "String")]
+    pub user_data: SecretText,
     /// Seconds that the guest may take to call, which cloud-init does once all of the user-data has run; a
     /// silent one is waited for once more that long. None: 800.
     #[serde(default)]

@@ -6,6 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::SecretText;
 use crate::key_reference::KeyReference;
 use crate::lifecycle::{DriftAction, DriftKind, RunKind};
 use crate::text;
@@ -409,7 +410,7 @@ pub struct OnboardRequest {
     /// BMC password; sealed at once, never shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::PrintableText>")]
-    pub bmc_password: Option<String>,
+    pub bmc_password: Option<SecretText>,
     /// Power driver; default `ipmi` when there is a BMC address, else `manual`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::PowerTypeText>")]

@@ -83,7 +83,14 @@ fn site_patch(args: &SiteSetArgs) -> Result<Map<String, Value>, Failure> {
     let file = |path: &Option<_>| path.as_deref().map(read_file).transpose();
     let given = [
         ("url", args.url.as_ref().map(|url| json!(url))),
-        ("api_key", args.api_key_file.as_deref().map(read_secret).transpose()?.map(Value::from)),
+        (
+            "api_key",
+            args.api_key_file
+                .as_deref()
+                .map(read_secret)
+                .transpose()?
+                .map(|key| Value::from(key.expose())),
+        ),
         ("api_key_ref", args.api_key_ref.as_ref().map(|reference| json!(reference))),
         ("ca_pem", file(&args.ca_file)?.map(Value::from)),
         ("node_ca_pem", file(&args.node_ca_file)?.map(Value::from)),

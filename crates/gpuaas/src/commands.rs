@@ -344,7 +344,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
         std::fs::write(&path, "a:b:c \r\n").unwrap();
-        assert_eq!(read_secret(&path).unwrap(), "a:b:c ");
+        assert_eq!(read_secret(&path).unwrap().expose(), "a:b:c ");
         std::fs::write(&path, "\n").unwrap();
         assert_eq!(read_secret(&path).unwrap_err().code(), "secret_missing");
     }

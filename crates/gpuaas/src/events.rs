@@ -82,10 +82,10 @@ async fn add_webhook(args: WebhookAddArgs, terminal: &mut Terminal) -> Result<()
     let body = WebhookRequest { name, url, site, reason };
     let made = match (client.add_webhook(&body).await, file) {
         (Ok(made), Some(file)) => {
-            file.write_secret(&made.secret)?;
+            file.write_secret(made.secret.expose())?;
             made
         }
-        (Ok(made), None) => return terminal.data(&made.secret),
+        (Ok(made), None) => return terminal.data(made.secret.expose()),
         (Err(failure), file) => {
             if let Some(file) = file {
                 file.discard();

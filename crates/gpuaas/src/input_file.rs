@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use gpuaas_client::failure::Failure;
+use gpuaas_types::SecretText;
 use gpuaas_types::codes::CommandCode;
 
 /// The text of a file; `-` is standard input.
@@ -28,13 +29,13 @@ pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
 ///
 /// # Errors
 /// `file_unreadable`, `secret_missing`.
-pub(crate) fn read_secret(path: &Path) -> Result<String, Failure> {
-    let text = read_file(path)?;
-    let secret = text.trim_end_matches(['\r', '\n']);
+pub(crate) fn read_secret(path: &Path) -> Result<SecretText, Failure> {
+    let text = SecretText::from(read_file(path)?);
+    let secret = text.expose().trim_end_matches(['\r', '\n']);
     if secret.is_empty() {
         let detail = format!("{} is empty", path.display());
         return Err(Failure::usage(CommandCode::SecretMissing, detail)
             .hint("write the secret into the file, on one line"));
     }
-    Ok(secret.to_owned())
+    Ok(secret.into())
 }

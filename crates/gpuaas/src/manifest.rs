@@ -95,7 +95,7 @@ fn read_passwords(path: &Path, value: &mut Value) -> Result<(), Failure> {
             return Err(wrong("stands beside bmc_password: give one of them"));
         }
         let password = read_secret(&folder.join(file))?;
-        machine.insert("bmc_password".to_owned(), Value::from(password));
+        machine.insert("bmc_password".to_owned(), Value::from(password.expose()));
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(batch(&path).unwrap_err().code(), "file_unreadable");
         std::fs::write(dir.path().join("b.pass"), "secret\n").unwrap();
         let spec = batch(&path).unwrap();
-        assert_eq!(spec.machines[1].bmc_password.as_deref(), Some("secret"));
+        assert_eq!(spec.machines[1].bmc_password, Some("secret".into()));
         assert_eq!(spec.machines[0].bmc_password, None);
     }
 

@@ -24,7 +24,7 @@ pub async fn run(
     match command {
         SecretCommand::Set(args) => {
             let value = read_secret(&args.file)?;
-            check_form(&args.input, &value)?;
+            check_form(&args.input, value.expose())?;
             let body = InputSecretSet { value, actor: args.who.actor };
             let client = ApiClient::from_args(&args.api)?;
             let set = client.set_secret(of, &args.name, &args.bundle, &args.input, &body).await?;

@@ -110,7 +110,7 @@ async fn claim_node(args: SliceClaimArgs, terminal: &mut Terminal) -> Result<(),
 async fn launch(args: SliceLaunchArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let SliceLaunchArgs { claim, image, user_data, guest_timeout_seconds, reason, fence, who, api } =
         args;
-    let user_data = user_data.as_deref().map(read_file).transpose()?.unwrap_or_default();
+    let user_data = user_data.as_deref().map(read_file).transpose()?.unwrap_or_default().into();
     let actor = who.actor;
     let body = SliceLaunchRequest { image, user_data, guest_timeout_seconds, fence, actor, reason };
     let claim = ApiClient::from_args(&api)?.launch_slice(&claim, &body).await?;

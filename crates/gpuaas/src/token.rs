@@ -79,10 +79,10 @@ async fn add(args: TokenAddArgs, terminal: &mut Terminal) -> Result<(), Failure>
     };
     let made = match (client.add_token(&body).await, file) {
         (Ok(made), Some(file)) => {
-            file.write_secret(&made.token)?;
+            file.write_secret(made.token.expose())?;
             made
         }
-        (Ok(made), None) => return terminal.data(&made.token),
+        (Ok(made), None) => return terminal.data(made.token.expose()),
         (Err(failure), file) => {
             if let Some(file) = file {
                 file.discard();

@@ -47,7 +47,7 @@ impl VaultOptions {
         let role = AppRole {
             mount: "approle".to_owned(),
             role_id: self.role_id.clone(),
-            secret_id: read_secret(&self.secret_id_file)?.into(),
+            secret_id: read_secret(&self.secret_id_file)?.expose().into(),
         };
         VaultClient::new(address, role).map_err(|error| vault_failure(&error))
     }

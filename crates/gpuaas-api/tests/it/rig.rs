@@ -181,6 +181,8 @@ pub(crate) struct Rig {
     pub(crate) clock: Arc<HandClock>,
     pub(crate) maas: Arc<FakeMaas>,
     pub(crate) artifacts: Arc<ArtifactStore>,
+    /// What signs bundles that were published without a signature.
+    pub(crate) bundle_key: Arc<SigningKey>,
     pub(crate) wakes: Arc<AtomicUsize>,
     pub(crate) supervisor: Supervisor,
     pub(crate) admin: String,
@@ -243,7 +245,7 @@ impl Rig {
         assert!(ensure(admin.clone()).await);
         assert!(ensure(admin.clone()).await, "the same token is proposed again after a crash");
         assert!(!ensure(propose_admin_token().unwrap()).await, "there is one already");
-        let key = SigningKey::generate().unwrap();
+        let key = Arc::new(SigningKey::generate().unwrap());
         let catalog = BundleCatalog::new((*artifacts).clone(), &key);
         bundles::seed_built_in(&store, &catalog, &key, clock.now()).await.unwrap();
         let supervisor = Supervisor::default();
@@ -253,7 +255,7 @@ impl Rig {
             ids: Arc::new(RandomIds),
             connect: Arc::new(FakeConnect(Arc::clone(&maas))),
             bundles: Arc::new(catalog),
-            bundle_key: Arc::new(key),
+            bundle_key: Arc::clone(&key),
             artifacts: Arc::clone(&artifacts),
             wake: Arc::new(move || {
                 counter.fetch_add(1, Ordering::SeqCst);
@@ -272,6 +274,7 @@ impl Rig {
             clock,
             maas,
             artifacts,
+            bundle_key: key,
             wakes,
             admin,
             nodes,

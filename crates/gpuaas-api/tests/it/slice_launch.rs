@@ -208,7 +208,7 @@ async fn user_data_is_sealed_goes_to_the_host_and_is_deleted_with_the_end_of_the
         slice.step().await;
         assert!(!is_stored(&slice.rig, SECRET), "after {} tasks", seeds.len());
         let Some((task_id, task)) = slice.fetch().await else { break };
-        seeds.push(task.seed.as_ref().map(|seed| seed.user_data.clone()));
+        seeds.push(task.seed.as_ref().map(|seed| seed.user_data.expose().to_owned()));
         let result = slice.carry_out(&task).await;
         slice.answer(&task_id, result).await;
     }

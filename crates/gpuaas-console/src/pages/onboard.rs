@@ -4,6 +4,7 @@ use askama::Template;
 use axum::Form;
 use axum::extract::State;
 use axum::response::Response;
+use gpuaas_types::SecretText;
 use gpuaas_types::api::{List, OnboardAccepted, ProfileResource, SiteResource};
 use gpuaas_types::spec::OnboardRequest;
 use serde::Deserialize;
@@ -28,7 +29,7 @@ pub(crate) struct Fields {
     #[serde(default)]
     bmc_user: String,
     #[serde(default)]
-    bmc_password: String,
+    bmc_password: SecretText,
     #[serde(default)]
     mac_addresses: String,
 }
@@ -58,7 +59,7 @@ pub(crate) async fn onboard(
     match answer {
         Ok(accepted) => redirect(&format!("/nodes/{}", part(&accepted.node_id.to_string()))),
         Err(failure) => {
-            let fields = Fields { bmc_password: String::new(), ..fields };
+            let fields = Fields { bmc_password: SecretText::default(), ..fields };
             page(&console, &viewer, fields, Some(failure)).await
         }
     }

@@ -151,8 +151,8 @@ fn identity(address: &str, topology: &HostTopology) -> Option<FabricIdentity> {
 /// host, which keeps it for the slot.
 fn seed(claim_id: ClaimId, (mac, address): (&str, Option<&str>), user_data: &str) -> SliceSeed {
     let user_data = match user_data.trim() {
-        "" => "#cloud-config\n{}\n".to_owned(),
-        _ => user_data.to_owned(),
+        "" => "#cloud-config\n{}\n".into(),
+        _ => user_data.into(),
     };
     SliceSeed {
         meta_data: format!("instance-id: {claim_id}\nlocal-hostname: slice-{claim_id}\n"),

@@ -394,7 +394,7 @@ impl SliceHost for LiveSliceHost<'_> {
         let written = atomic_file::remove_if_there(&here.join(SEED)).and_then(|()| {
             atomic_file::replace(&here.join(VENDOR_DATA), vendor_data.as_bytes())?;
             atomic_file::replace(&here.join(meta), seed.meta_data.as_bytes())?;
-            atomic_file::replace(&here.join(user), seed.user_data.as_bytes())?;
+            atomic_file::replace(&here.join(user), seed.user_data.expose().as_bytes())?;
             atomic_file::replace(&here.join(network), seed.network_config.as_bytes())
         });
         written.map_err(|error| unwritable(&folder, &error))?;

@@ -122,7 +122,14 @@ fn a_rotation_that_is_killed_after_any_transaction_goes_on() {
         let actions: Vec<_> = entries.iter().map(|one| one.entry.action.as_str()).collect();
         assert_eq!(actions, ["approval.ask", "master_key.rotate", "master_key.retire"]);
         assert_eq!(entries[2].entry.detail["values"], total);
-        let again = store.begin_key_rotation(at(4.0), &key().id_hex(), entry(AuditAction::MasterKeyRotate), false).await;
+        let again = store
+            .begin_key_rotation(
+                at(4.0),
+                &key().id_hex(),
+                entry(AuditAction::MasterKeyRotate),
+                false,
+            )
+            .await;
         assert_eq!(code(again), "master_key_retired");
         store.close().await;
         assert_eq!(code(Store::open(&database.url, key()).await), "master_key_wrong");

@@ -90,9 +90,10 @@ fn access() -> String {
 }
 
 fn secrets() -> String {
-    let about = "Where each kind of secret may be found. A test plants one of each kind that comes in \
-                 through the API, and searches responses, responses that are replayed, the database and a \
-                 backup for it. No secret is in the audit log, in events, metrics or logs; `gpuaas serve` \
+    let about = "Where each kind of secret may be found. A test plants one of each kind that the \
+                 API, an agent or the store meets, and searches responses, responses that are replayed, the \
+                 database and a backup for it. What a program reads from a file of its host alone is stored \
+                 nowhere else. No secret is in the audit log, in events, metrics or logs; `gpuaas serve` \
                  and the agent write no core dumps. Secrets of every kind are in the memory of the \
                  processes that use them.";
     let mut page = header("Where secrets are", about);

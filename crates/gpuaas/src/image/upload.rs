@@ -332,7 +332,7 @@ fn printed(site: &str, report: UploadReport) -> ImageUploadReport {
 async fn region_config(wanted: &ImageUpload<'_>) -> Result<Config, Failure> {
     let args = wanted.region;
     let key = read_secret(&args.maas_key_file)?;
-    let key: ApiKey = key.parse().map_err(|error| region_failure(&error))?;
+    let key: ApiKey = key.expose().parse().map_err(|error| region_failure(&error))?;
     let (url, ca) = match &args.maas_url {
         Some(url) => (url.clone(), None),
         None => {

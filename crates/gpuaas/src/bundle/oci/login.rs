@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gpuaas_client::failure::{Exit, Failure};
+use gpuaas_types::SecretText;
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::text::is_loopback_host;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
@@ -35,7 +36,7 @@ const REFUSED: CommandCode = CommandCode::RegistryLoginRefused;
 #[derive(Clone, PartialEq, Eq)]
 struct Credentials {
     user: String,
-    password: String,
+    password: SecretText,
     from: String,
 }
 
@@ -57,7 +58,7 @@ enum CredentialSource {
 /// How to log in to one registry.
 pub(in crate::bundle) struct Login {
     args: RegistryArgs,
-    password: Option<String>,
+    password: Option<SecretText>,
 }
 
 impl Login {
@@ -171,7 +172,8 @@ fn is_loopback(url: &Url) -> bool {
 
 fn basic(credentials: &Credentials) -> Result<HeaderValue, Failure> {
     let Credentials { user, password, .. } = credentials;
-    header(format!("Basic {}", BASE64.encode(format!("{user}:{password}"))))
+    let pair = SecretText::from(format!("{user}:{}", password.expose()));
+    header(format!("Basic {}", BASE64.encode(pair.expose())))
 }
 
 fn header(text: String) -> Result<HeaderValue, Failure> {
@@ -363,7 +365,8 @@ fn credentials_in(config: &DockerConfig, file: &Path, registry: &Url) -> Credent
     let own = kept.and_then(credentials_of);
     match (own, kept) {
         (Some((user, password)), _) => {
-            CredentialSource::Credentials(Credentials { user, password, from: file.to_string() })
+            let (password, from) = (password.into(), file.to_string());
+            CredentialSource::Credentials(Credentials { user, password, from })
         }
         (None, _) if !config.creds_store.is_empty() => helper(&config.creds_store),
         (None, Some(auth)) if !auth.identitytoken.is_empty() => CredentialSource::Unusable(
@@ -412,7 +415,9 @@ mod tests {
 
     fn user(config: serde_json::Value, registry: &str) -> Option<String> {
         match known(config, registry) {
-            CredentialSource::Credentials(one) => Some(format!("{}:{}", one.user, one.password)),
+            CredentialSource::Credentials(one) => {
+                Some(format!("{}:{}", one.user, one.password.expose()))
+            }
             _ => None,
         }
     }
@@ -488,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_password_is_not_printed() {
-        let (user, password) = ("ann".to_owned(), "secret".to_owned());
+        let (user, password) = ("ann".to_owned(), "secret".into());
         let one = Credentials { user, password, from: "f".to_owned() };
         assert!(!format!("{one:?} {:?}", basic(&one).unwrap()).contains("secret"));
         assert!(!format!("{:?}", basic(&one).unwrap()).contains(&BASE64.encode("ann:secret")));
