@@ -69,8 +69,12 @@ pub(super) struct AttackPlan {
 pub(super) struct Taken {
     /// Streams of events that are open.
     pub(super) event_streams: usize,
+    /// Streams of events that were refused with 429.
+    pub(super) refused_streams: usize,
     /// Bodies that the server waits for.
     pub(super) open_bodies: usize,
+    /// Bodies that were refused with 429.
+    pub(super) refused_bodies: usize,
 }
 
 /// Runs the attack until standard input ends.
@@ -82,9 +86,12 @@ pub async fn run(terminal: &mut Terminal) -> Result<(), Failure> {
     let plan: AttackPlan = serde_json::from_str(&line).map_err(|error| failed(&error))?;
     let attack = Arc::new(Attack::new(plan)?);
     let first = Arc::new(Semaphore::new(0));
-    let count = attack.spawn(&first);
-    let tried = first.acquire_many(u32::try_from(count).unwrap_or(u32::MAX)).await;
-    tried.map_err(|error| failed(&error))?.forget();
+    // What has a limit of its own goes first: later, connections are lost to the rest of the attack.
+    for spawn in [Attack::spawn_streams, Attack::spawn_bodies, Attack::spawn_strangers] {
+        let count = spawn(&attack, &first);
+        let tried = first.acquire_many(u32::try_from(count).unwrap_or(u32::MAX)).await;
+        tried.map_err(|error| failed(&error))?.forget();
+    }
     let taken = attack.taken.lock().map_or_else(|_| Taken::default(), |taken| *taken);
     let taken = serde_json::to_string(&taken).map_err(|error| failed(&error))?;
     terminal.data(&format!("{READY} {taken}"))?;
@@ -133,9 +140,26 @@ impl Attack {
         Ok(Self { plan, tls, attempts, taken })
     }
 
-    /// Starts every connection; each adds to `first` when it was tried once. Answers how many there
-    /// are. Each sort attacks both listeners in turn, but for the downloads.
-    fn spawn(self: &Arc<Self>, first: &Arc<Semaphore>) -> usize {
+    /// Starts the streams of events; each adds to `first` when it was tried once. Answers how many there
+    /// are.
+    fn spawn_streams(self: &Arc<Self>, first: &Arc<Semaphore>) -> usize {
+        for _ in 0..self.plan.event_streams {
+            self.repeat(first, |attack, tried| attack.stream_events(tried));
+        }
+        self.plan.event_streams
+    }
+
+    /// The same for bodies that never end.
+    fn spawn_bodies(self: &Arc<Self>, first: &Arc<Semaphore>) -> usize {
+        for _ in 0..self.plan.open_bodies {
+            self.repeat(first, |attack, tried| attack.leave_body_open(tried));
+        }
+        self.plan.open_bodies
+    }
+
+    /// The same for what nobody knows the sender of. Each sort attacks both listeners in turn, but for the
+    /// downloads.
+    fn spawn_strangers(self: &Arc<Self>, first: &Arc<Semaphore>) -> usize {
         let AttackPlan { silent_sockets, unfinished_headers, slow_bodies, .. } = self.plan;
         for number in 0..silent_sockets {
             self.repeat(first, move |attack, tried| attack.stay_silent(number, tried));
@@ -149,14 +173,7 @@ impl Attack {
         for _ in 0..self.plan.unread_downloads {
             self.repeat(first, |attack, tried| attack.download(tried));
         }
-        for _ in 0..self.plan.event_streams {
-            self.repeat(first, |attack, tried| attack.stream_events(tried));
-        }
-        for _ in 0..self.plan.open_bodies {
-            self.repeat(first, |attack, tried| attack.leave_body_open(tried));
-        }
-        let of_strangers = silent_sockets + unfinished_headers + slow_bodies;
-        of_strangers + self.plan.unread_downloads + self.plan.event_streams + self.plan.open_bodies
+        silent_sockets + unfinished_headers + slow_bodies + self.plan.unread_downloads
     }
 
     fn repeat<F: Future<Output = Option<()>> + Send>(
@@ -251,6 +268,8 @@ impl Attack {
         stream.read_exact(&mut status).await.ok()?;
         if status.ends_with(b" 200") {
             self.count(&tried, |taken| taken.event_streams += 1);
+        } else if status.ends_with(b" 429") {
+            self.count(&tried, |taken| taken.refused_streams += 1);
         }
         drop(tried);
         read_to_end(&mut stream).await
@@ -264,22 +283,18 @@ impl Attack {
             self.plan.token
         );
         stream.write_all(head.as_bytes()).await.ok()?;
-        // All but the last byte; what is refused is answered before that is sent.
-        let (mut reader, mut writer) = stream.split();
-        let body = async {
+        // What is refused is answered before a byte of it is read.
+        let mut status = [0; 12];
+        let answered = timeout(REFUSAL, stream.read_exact(&mut status)).await;
+        if answered.is_err() {
+            self.count(&tried, |taken| taken.open_bodies += 1);
+            // All but the last bytes.
             let piece = [b' '; 10_000];
             for _ in 0..BODY_BYTES / piece.len() - 1 {
-                writer.write_all(&piece).await.ok()?;
+                stream.write_all(&piece).await.ok()?;
             }
-            Some(())
-        };
-        let mut byte = [0; 1];
-        let answered = timeout(REFUSAL, async {
-            let (_, read) = tokio::join!(body, reader.read(&mut byte));
-            read
-        });
-        if answered.await.is_err() {
-            self.count(&tried, |taken| taken.open_bodies += 1);
+        } else if status.ends_with(b" 429") {
+            self.count(&tried, |taken| taken.refused_bodies += 1);
         }
         drop(tried);
         read_to_end(&mut stream).await

@@ -15,13 +15,16 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpuaas_artifact::{ArtifactStore, Digest};
 use gpuaas_client::executables::{find_agent, own_executable};
 use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
+use reqwest::StatusCode;
 use serde::Serialize;
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
@@ -43,6 +46,8 @@ const CALLER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 3));
 const PACE: Duration = Duration::from_millis(20);
 /// Longest time of a request; one that takes longer has failed.
 const REQUEST: Duration = Duration::from_secs(10);
+/// Streams that a caller opens during the attack: as many as one may have.
+const STREAMS: usize = 8;
 /// Longest time of requests before the attack, after which memory is read.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Longest time until every connection of the attack was tried.
@@ -65,6 +70,8 @@ pub struct AttackReport {
     pub streams_per_token: AskedAndOpen,
     /// Bodies of 1 MB with the same token, all but their last bytes sent.
     pub in_flight_bodies: AskedAndOpen,
+    /// Streams of events that another caller opened while the attack went on.
+    pub legitimate_streams: AskedAndOpen,
     /// Files that the control plane may open.
     pub open_files_limit: u64,
     /// Requests of others while all that went on.
@@ -77,13 +84,15 @@ pub struct AttackReport {
     pub extra_rss_bytes: u64,
 }
 
-/// How many of something the attacker asked for, and how many the control plane let it have.
+/// How many of something a caller asked for, and how many the control plane let it have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct AskedAndOpen {
     /// That it asked for.
     pub asked: usize,
     /// That were open at the same time.
     pub open: usize,
+    /// That were refused with 429. What is missing was lost with its connection.
+    pub refused: usize,
 }
 
 /// Runs the benchmark.
@@ -128,7 +137,9 @@ async fn measure(args: BenchAttackArgs) -> Result<AttackReport, Failure> {
         open_bodies: args.open_bodies,
     };
     let (attack, taken) = start_attack(&plan).await?;
+    let streams = callers.open_streams().await;
     let answers = callers.send_for(time).await;
+    let legitimate_streams = streams.counted();
     drop(attack);
     Ok(AttackReport {
         silent_sockets: plan.silent_sockets,
@@ -136,8 +147,17 @@ async fn measure(args: BenchAttackArgs) -> Result<AttackReport, Failure> {
         slow_bodies: plan.slow_bodies,
         unread_downloads: plan.unread_downloads,
         hang_up,
-        streams_per_token: AskedAndOpen { asked: plan.event_streams, open: taken.event_streams },
-        in_flight_bodies: AskedAndOpen { asked: plan.open_bodies, open: taken.open_bodies },
+        streams_per_token: AskedAndOpen {
+            asked: plan.event_streams,
+            open: taken.event_streams,
+            refused: taken.refused_streams,
+        },
+        in_flight_bodies: AskedAndOpen {
+            asked: plan.open_bodies,
+            open: taken.open_bodies,
+            refused: taken.refused_bodies,
+        },
+        legitimate_streams,
         open_files_limit: usage::open_files_limit(target.pid)?,
         legitimate_requests: answers.failed + answers.seconds.len(),
         legitimate_failed: answers.failed,
@@ -180,8 +200,28 @@ async fn start_attack(plan: &AttackPlan) -> Result<(Child, Taken), Failure> {
 struct Callers {
     http: reqwest::Client,
     operators: String,
+    profiles: String,
+    events: String,
     nodes: String,
     token: String,
+    /// Changes that were sent.
+    sent: AtomicUsize,
+}
+
+/// Streams of one caller, open until they are dropped.
+struct Streams(Vec<Result<reqwest::Response, reqwest::Error>>);
+
+impl Streams {
+    fn counted(&self) -> AskedAndOpen {
+        let of = |status: StatusCode| {
+            let is = |one: &&Result<reqwest::Response, _>| {
+                one.as_ref().is_ok_and(|answer| answer.status() == status)
+            };
+            self.0.iter().filter(is).count()
+        };
+        let (open, refused) = (of(StatusCode::OK), of(StatusCode::TOO_MANY_REQUESTS));
+        AskedAndOpen { asked: self.0.len(), open, refused }
+    }
 }
 
 /// What they were answered.
@@ -205,22 +245,41 @@ impl Callers {
         Ok(Self {
             http,
             operators: format!("http://{}/api/v1/nodes?limit=100", target.operators),
+            profiles: format!("http://{}/api/v1/profiles", target.operators),
+            events: format!("http://{}/api/v1/events", target.operators),
+            sent: AtomicUsize::new(0),
             nodes: format!("https://{}/bootstrap/v1/health", target.nodes),
             token: target.read("admin-token")?.trim().to_owned(),
         })
     }
 
-    /// Asks both listeners in turn, for so long.
+    /// Opens streams of events, one after the other.
+    async fn open_streams(&self) -> Streams {
+        let mut streams = Vec::new();
+        for _ in 0..STREAMS {
+            streams.push(self.http.get(&self.events).bearer_auth(&self.token).send().await);
+        }
+        Streams(streams)
+    }
+
+    /// A change of its own.
+    fn change(&self) -> reqwest::RequestBuilder {
+        let number = self.sent.fetch_add(1, Ordering::Relaxed);
+        let body = json!({ "name": format!("legitimate-{number}"), "spec": {} });
+        self.http.post(&self.profiles).bearer_auth(&self.token).json(&body)
+    }
+
+    /// Asks both listeners in turn, and the operators' for a change, for so long.
     async fn send_for(&self, time: Duration) -> Answers {
         let (mut ticks, end) = (interval(PACE), Instant::now() + time);
         let mut requests = JoinSet::new();
-        let mut is_for_nodes = false;
+        let mut turns = 0..;
         while Instant::now() < end {
             ticks.tick().await;
-            is_for_nodes = !is_for_nodes;
-            let request = match is_for_nodes {
-                true => self.http.get(&self.nodes),
-                false => self.http.get(&self.operators).bearer_auth(&self.token),
+            let request = match turns.next().unwrap_or(0) % 3 {
+                0 => self.http.get(&self.nodes),
+                1 => self.http.get(&self.operators).bearer_auth(&self.token),
+                _ => self.change(),
             };
             requests.spawn(async move {
                 let begin = Instant::now();
@@ -265,10 +324,14 @@ impl AttackReport {
         row("unread downloads", self.unread_downloads.to_string());
         let HangUps { requests, effects, entries } = self.hang_up;
         row("reset at once", format!("{requests}: {effects} effects, {entries} entries"));
-        let AskedAndOpen { asked, open } = self.streams_per_token;
-        row("streams of a token", format!("{open} of {asked}"));
-        let AskedAndOpen { asked, open } = self.in_flight_bodies;
-        row("open bodies", format!("{open} of {asked}"));
+        for (name, counted) in [
+            ("streams of a token", self.streams_per_token),
+            ("open bodies", self.in_flight_bodies),
+            ("streams of others", self.legitimate_streams),
+        ] {
+            let AskedAndOpen { asked, open, refused } = counted;
+            row(name, format!("{open} of {asked}, {refused} refused"));
+        }
         row("open files, at most", self.open_files_limit.to_string());
         row("requests of others", self.legitimate_requests.to_string());
         row("failed of those", self.legitimate_failed.to_string());
