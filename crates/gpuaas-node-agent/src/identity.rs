@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gpuaas_types::agent::{NodeCertificate, TaskKeys};
-use gpuaas_types::{NodeId, RunId, Timestamp};
+use gpuaas_types::{NodeId, RunId, SecretText, Timestamp};
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, KeyPair};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use crate::atomic_file;
 /// A key that has no certificate yet.
 pub struct NodeKey {
     /// The private half, PEM. Secret.
-    pub key_pem: String,
+    pub key_pem: SecretText,
     /// The signing request that goes to the control plane, PEM.
     pub csr_pem: String,
 }
@@ -37,7 +37,7 @@ impl NodeKey {
     fn from_key_pair(key: &KeyPair) -> io::Result<Self> {
         let csr = CertificateParams::default().serialize_request(key).map_err(io::Error::other)?;
         let csr_pem = csr.pem().map_err(io::Error::other)?;
-        Ok(Self { key_pem: key.serialize_pem(), csr_pem })
+        Ok(Self { key_pem: key.serialize_pem().into(), csr_pem })
     }
 }
 
@@ -45,7 +45,7 @@ impl NodeKey {
 #[derive(Serialize, Deserialize)]
 struct StoredKey {
     run_id: RunId,
-    key_pem: String,
+    key_pem: SecretText,
 }
 
 /// What the agent authenticates with.
@@ -55,12 +55,12 @@ pub enum AgentCredential {
     /// A key and the certificate for it.
     Certificate {
         /// The private half, PEM. Secret.
-        key_pem: String,
+        key_pem: SecretText,
         /// The certificate.
         certificate: NodeCertificate,
     },
     /// A bearer credential; simulated hosts only. Secret.
-    Bearer(String),
+    Bearer(SecretText),
 }
 
 impl AgentCredential {
@@ -77,9 +77,9 @@ impl AgentCredential {
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         match self {
-            Self::Bearer(credential) => vec![credential.clone()],
+            Self::Bearer(credential) => vec![credential.expose().to_owned()],
             Self::Certificate { key_pem, .. } => {
-                let body = key_pem.lines().filter(|line| !line.starts_with("-----"));
+                let body = key_pem.expose().lines().filter(|line| !line.starts_with("-----"));
                 body.map(str::to_owned).collect()
             }
         }
@@ -173,7 +173,8 @@ impl IdentityStore {
         let Self::File(path) = self else { return None };
         let stored: StoredKey =
             serde_json::from_slice(&std::fs::read(key_file(path)).ok()?).ok()?;
-        let key = KeyPair::from_pem(&stored.key_pem).ok().filter(|_| stored.run_id == run)?;
+        let key =
+            KeyPair::from_pem(stored.key_pem.expose()).ok().filter(|_| stored.run_id == run)?;
         NodeKey::from_key_pair(&key).ok()
     }
 
@@ -217,7 +218,7 @@ mod tests {
     fn a_key_is_made_here_and_asks_without_a_name() {
         let (one, other) = (NodeKey::generate().unwrap(), NodeKey::generate().unwrap());
         assert_ne!(one.key_pem, other.key_pem);
-        assert!(one.key_pem.contains("PRIVATE KEY") && !one.csr_pem.contains("PRIVATE"));
+        assert!(one.key_pem.expose().contains("PRIVATE KEY") && !one.csr_pem.contains("PRIVATE"));
         assert!(one.csr_pem.starts_with("-----BEGIN CERTIFICATE REQUEST-----"));
     }
 
@@ -247,7 +248,7 @@ mod tests {
         let identity = Identity {
             run_id: run,
             node_id: NodeId(Uuid::from_u128(3)),
-            credential: AgentCredential::Bearer("c".repeat(43)),
+            credential: AgentCredential::Bearer("c".repeat(43).into()),
             heartbeat_interval_seconds: 30,
             poll_seconds: 20,
             task_keys: TaskKeys::default(),

@@ -15,7 +15,7 @@ use gpuaas_types::agent::{
     HEARTBEAT_INTERVAL_SECONDS, HeartbeatRequest, HeartbeatResponse, NodeCertificate, RenewRequest,
     TaskBatch, TaskResult,
 };
-use gpuaas_types::{Problem, RunId, TaskId};
+use gpuaas_types::{Problem, RunId, SecretText, TaskId};
 use reqwest::{Certificate, Client, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
 
@@ -196,13 +196,13 @@ impl ControlPlane {
     pub fn with_credential(&self, credential: &AgentCredential) -> Result<Self, SetupError> {
         let certificate = match credential {
             AgentCredential::Bearer(credential) => {
-                return Ok(Self { bearer: Some(credential.as_str().into()), ..self.clone() });
+                return Ok(Self { bearer: Some(credential.expose().into()), ..self.clone() });
             }
             AgentCredential::Certificate { key_pem, certificate } => {
-                format!("{key_pem}{}", certificate.chain_pem)
+                SecretText::from(format!("{}{}", key_pem.expose(), certificate.chain_pem))
             }
         };
-        let identity = reqwest::Identity::from_pem(certificate.as_bytes())
+        let identity = reqwest::Identity::from_pem(certificate.expose().as_bytes())
             .map_err(|error| SetupError(with_causes(&error)))?;
         let (ca_pem, identity) = (self.ca_pem.as_deref(), Some(identity));
         let http =

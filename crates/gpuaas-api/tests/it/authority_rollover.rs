@@ -112,7 +112,7 @@ impl AgentHost {
         let chain = credential.certificate().unwrap().chain_pem.clone();
         let (AgentCredential::Certificate { key_pem: pem, .. } | AgentCredential::Bearer(pem)) =
             credential;
-        (Key { pem, csr: String::new() }, chain)
+        (Key { pem: pem.expose().to_owned(), csr: String::new() }, chain)
     }
 }
 

@@ -100,7 +100,7 @@ fn accept_response(
         (Some(certificate), _, Some(key)) => {
             AgentCredential::Certificate { key_pem: key.key_pem.clone(), certificate }
         }
-        (None, Some(credential), None) => AgentCredential::Bearer(credential),
+        (None, Some(credential), None) => AgentCredential::Bearer(credential.into()),
         _ => return Err(ControlPlaneError::Malformed("it gives no certificate".to_owned())),
     };
     let identity = Identity {

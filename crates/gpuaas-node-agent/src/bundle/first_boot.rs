@@ -13,7 +13,7 @@ use std::time::Duration;
 use gpuaas_bundle::archive::MAX_ARCHIVE_BYTES;
 use gpuaas_bundle::{Archive, Delivery, Digest, SignedBundle, TrustedKey};
 use gpuaas_types::agent::BundlePhase;
-use gpuaas_types::{RunId, Timestamp};
+use gpuaas_types::{RunId, SecretText, Timestamp};
 use host_facts::HostRoot;
 use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -47,7 +47,7 @@ struct BootFile {
     hostname: String,
     site: String,
     control_plane_url: String,
-    bootstrap_token: String,
+    bootstrap_token: SecretText,
     #[serde(default)]
     bundle: Option<Delivery>,
     #[serde(default)]
@@ -242,11 +242,11 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
 async fn report_phases(
     control_plane: ControlPlane,
     run_id: RunId,
-    bootstrap_token: String,
+    bootstrap_token: SecretText,
     mut phases: UnboundedReceiver<BundlePhase>,
 ) {
     while let Some(phase) = phases.recv().await {
-        if let Err(error) = control_plane.phase(run_id, &bootstrap_token, &phase).await {
+        if let Err(error) = control_plane.phase(run_id, bootstrap_token.expose(), &phase).await {
             tracing::warn!(%error, phase = phase.phase, "phase callback");
         }
     }

@@ -538,7 +538,7 @@ async fn failures_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let fake = FakeControlPlane::start(dir.path()).await;
     let plane = |url: &str| ControlPlane::new(url, None).unwrap();
-    let stranger = AgentCredential::Bearer("not the credential".to_owned());
+    let stranger = AgentCredential::Bearer("not the credential".into());
     let plane = |url: &str| plane(url).with_credential(&stranger).unwrap();
     let poll = async |url: &str| plane(url).poll_tasks(0, None).await.unwrap_err();
     assert!(
