@@ -209,8 +209,8 @@ fn unreachable(text: &str) -> Problem {
     let found = problem(ProblemCode::MaasUnreachable).with_detail(text);
     if text.contains("UnknownIssuer") {
         return found.with_hint(
-            "this host does not know the authority of the region's certificate: give it with \
-             `--ca-file FILE` of `gpuaas site add` and `gpuaas site set`",
+            "this host does not know the authority of the region's certificate: name its file with \
+             `--ca-file FILE`, in the command that adds or changes the site",
         );
     }
     if text.contains("peer certificate") {

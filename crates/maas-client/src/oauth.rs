@@ -54,8 +54,10 @@ impl FromStr for ApiKey {
     /// # Errors
     /// [`Error::Invalid`], which does not repeat the text.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let around = |c: char| c.is_whitespace() || matches!(c, '\u{feff}' | '"' | '\'');
-        let parts: Vec<&str> = text.trim_matches(around).split(':').collect();
+        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        let quoted = |mark: char| text.strip_prefix(mark)?.strip_suffix(mark);
+        let text = quoted('"').or_else(|| quoted('\'')).unwrap_or(text);
+        let parts: Vec<&str> = text.split(':').collect();
         let clean = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_graphic());
         match parts.as_slice() {
             [consumer, token, secret] if parts.iter().all(clean) => Ok(Self {

@@ -280,7 +280,7 @@ LabInterrupted "lab_interrupted" "The lab was interrupted" {
     doc: "The same command within ten minutes goes on where it was",
 }
 LabMissing "lab_missing" "The laboratory is not installed" {
-    doc: "`gpuaas lab`, `gpuaas maas-sim` and `gpuaas bench` are in the executable gpuaas-lab, beside gpuaas",
+    doc: "`gpuaas lab`, `gpuaas maas-sim` and the benchmarks are in the executable gpuaas-lab, beside gpuaas",
 }
 LabRunning "lab_running" "A lab is running in this folder" {
     doc: "One lab at a time owns the folder",
