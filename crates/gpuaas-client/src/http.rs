@@ -10,7 +10,6 @@ pub fn install_cryptography() {
 }
 
 /// No proxy of the environment for a server on this machine: none of them knows the way there.
-#[must_use]
 pub fn direct_to_loopback(builder: ClientBuilder, url: &Url) -> ClientBuilder {
     if url.host_str().is_some_and(is_loopback_host) { builder.no_proxy() } else { builder }
 }
