@@ -11,15 +11,18 @@
   let dialog = null;
   let asked = 0;
 
-  // The part of another page that a dialog shows.
+  // The part of another page that a dialog shows; undefined if the server does not answer.
   const sheet = async address => {
-    const answer = await fetch(address, { headers: { accept: "text/html" } });
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    return page.getElementById("sheet");
+    try {
+      const answer = await fetch(address, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(8000) });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      return page.getElementById("sheet");
+    } catch { status("The server does not answer"); }
   };
 
   const open = async address => {
     const content = await sheet(address);
+    if (content === undefined) return;
     if (!content) { location.assign(address); return; }
     if (!dialog) {
       dialog = document.body.appendChild(document.createElement("dialog"));

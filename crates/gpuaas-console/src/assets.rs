@@ -15,7 +15,7 @@ struct Asset {
 /// Increase it when the style or the own script changes.
 macro_rules! version {
     () => {
-        "4"
+        "5"
     };
 }
 pub(crate) const STYLE: &str = concat!("/assets/console-", version!(), ".css");
