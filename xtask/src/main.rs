@@ -34,6 +34,7 @@ mod ratchet;
 mod real_host;
 mod scratch;
 mod screenshots;
+mod seeded_lab;
 mod setup;
 mod slow_tests;
 mod source_lints;

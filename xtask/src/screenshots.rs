@@ -1,12 +1,12 @@
 //! `cargo xtask screenshots`: the README's pictures of the console.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use crate::metadata::{Depth, Workspace};
 use crate::outcome::Outcome;
+use crate::seeded_lab::SeededLab;
 use crate::{lab, proc};
 
 pub(crate) const HELP: &str = "\
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
     let folder = workspace.root.join(FOLDER);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let lab = Lab::start(&bin, &scratch)?;
+    let lab = SeededLab::start(&bin, &scratch)?;
     for (name, page, height) in PICTURES {
         let file = folder.join(name);
         draw(&browser, &scratch, &lab.address(&bin, page)?, &file, height)?;
@@ -52,64 +52,6 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     drop(lab);
     fs::remove_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A laboratory that is kept until this is dropped.
-struct Lab {
-    child: Child,
-    server: String,
-    token_file: String,
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let mut stop = Command::new("kill");
-        // It may have ended.
-        stop.args(["-INT", &self.child.id().to_string()]).status().ok();
-        self.child.wait().ok();
-    }
-}
-
-impl Lab {
-    /// Starts it, and waits until its machines are active.
-    fn start(bin: &Path, scratch: &Path) -> Result<Self, String> {
-        let mut command = Command::new(bin.join("gpuaas"));
-        command.args(["lab", "--keep", "--seed", "1", "--speed", "120", "--data"]);
-        command.arg(scratch.join("lab")).stdin(Stdio::null());
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let child = child.map_err(|error| format!("cannot start the laboratory: {error}"))?;
-        let mut lab = Self { child, server: String::new(), token_file: String::new() };
-        let stderr = lab.child.stderr.take().ok_or("the laboratory has no stderr")?;
-        let (mut said, mut lines) = (String::new(), BufReader::new(stderr).lines());
-        let mut addresses = 0;
-        while addresses < 2 {
-            let Some(Ok(line)) = lines.next() else {
-                return Err(format!("the laboratory ended: {said}"));
-            };
-            let value = |name: &str| line.trim().strip_prefix(name).map(|v| v.trim().to_owned());
-            if let Some(server) = value("control plane ") {
-                lab.server = server;
-            } else if let Some(file) = value("admin token ") {
-                lab.token_file = file;
-            } else if value("console ").is_some() {
-                // The first is printed at the start, the second when everything is active.
-                addresses += 1;
-            }
-            said = said + &line + "\n";
-        }
-        // Nobody reads on, and a writer that is not read would wait.
-        std::thread::spawn(move || lines.for_each(drop));
-        Ok(lab)
-    }
-
-    /// An address that signs in and goes on to a page.
-    fn address(&self, bin: &Path, page: &str) -> Result<String, String> {
-        let mut open = Command::new(bin.join("gpuaas"));
-        open.args(["console", "open", "--print", "--server", &self.server]);
-        let printed = proc::quiet(open.args(["--token-file", &self.token_file]))?;
-        let address = printed.lines().next().unwrap_or_default();
-        Ok(format!("{address}?next={page}"))
-    }
 }
 
 fn draw(
