@@ -12,6 +12,7 @@ mod affected;
 mod agent;
 mod api_check;
 mod cases;
+mod console;
 mod debug_info;
 mod decisions;
 mod dist;
@@ -23,6 +24,7 @@ mod lint;
 mod machine_speed;
 mod making;
 mod metadata;
+mod node_packages;
 mod oci;
 mod orphans;
 mod outcome;
@@ -70,6 +72,7 @@ Commands:
   first-hour    Run the README's blocks in a fresh clone, then 60 mistakes, and say how
                 they were answered
   cases         Run cases from the field (docs/cases.md): a small input, commands, and what they print
+  console       Test the console in a browser: accessibility, keyboard, policy, reflow
   screenshots   Draw the README's pictures of the console from a seeded lab
   api-check     Hold a running control plane to its OpenAPI document with Schemathesis, as each role
   graph         Print the crate graph and check it against the rules
@@ -117,6 +120,8 @@ fn dispatch(args: &[String]) -> Outcome {
         "vm" => vm::run(rest),
         "cases" if help => print_help(cases::HELP),
         "cases" => cases::run(rest),
+        "console" if help => print_help(console::HELP),
+        "console" => console::run(rest),
         "screenshots" if help => print_help(screenshots::HELP),
         "screenshots" => screenshots::run(rest),
         "api-check" if help => print_help(api_check::HELP),
