@@ -359,7 +359,11 @@ impl InvariantChecker {
                 match run.status {
                     RunStatus::Succeeded | RunStatus::Cancelled => lives.intended += 1,
                     RunStatus::Parked => lives.parked += 1,
-                    other => report(format!("the run is still {other} in {}", run.step)),
+                    other => {
+                        let wait = run.wait.as_ref().map(|wait| format!(": {}", wait.text));
+                        let wait = wait.unwrap_or_default();
+                        report(format!("the run is still {other} in {}{wait}", run.step));
+                    }
                 }
                 if leaves_machine(simulation, &run).await? {
                     left.insert(name.clone());

@@ -259,7 +259,15 @@ pub const HOST_GOES_ON: &[Step] = &[
 ];
 
 /// Steps that the host and this control plane do between them: a region that is away holds nothing up.
-pub const WITHOUT_REGION: &[Step] = &[Step::AgentCleanup, Step::NodeBootstrap, Step::Enrollment];
+pub const WITHOUT_REGION: &[Step] = &[
+    Step::AgentCleanup,
+    Step::BootstrapFetch,
+    Step::SiteBootstrap,
+    Step::NodeBootstrap,
+    Step::Enrollment,
+    Step::HostReboot,
+    Step::PrereqChecks,
+];
 
 impl Step {
     /// The row of the step.

@@ -111,6 +111,17 @@ fn an_outage_outlasts_every_deadline_and_ends_when_it_ends() {
     assert_eq!(waiting(&case.decide()), "maas_unavailable");
 }
 
+/// A region that goes and comes puts off no deadline of a step in which the host is waited for.
+#[test]
+fn a_silent_host_is_given_up_however_often_its_region_was_away() {
+    for step in [Step::BootstrapFetch, Step::SiteBootstrap] {
+        let late = f64::from(step.row().deadline_seconds) + 1.0;
+        let mut case = Case::new(step).read(machine(status::DEPLOYED), 1.0);
+        (case.answering_since, case.now) = (Some(at(late - 60.0)), at(late));
+        assert_eq!(parked(&case.decide()), "deadline_exceeded", "{step}");
+    }
+}
+
 #[test]
 fn what_never_left_is_sent_once_the_region_is_back_however_often_it_was_not() {
     let mut case = Case::new(Step::PrepareStorage).read(machine(status::READY), 1.0);
