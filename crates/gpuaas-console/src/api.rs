@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::http::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, USER_AGENT,
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, REFERER, USER_AGENT,
 };
 use axum::http::request::Parts;
 use axum::http::{Extensions, Method, Request, StatusCode};
@@ -159,7 +159,7 @@ pub(crate) struct Viewer {
     pub(crate) api: ApiCaller,
     /// Name and roles.
     pub(crate) access: AccessView,
-    /// Path and query of the request.
+    /// Path and query of the page: of a form, the page that it is on.
     pub(crate) here: String,
 }
 
@@ -174,7 +174,7 @@ impl FromRequestParts<Console> for Viewer {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        let here = parts.uri.path_and_query().map_or("/", |uri| uri.as_str()).to_owned();
+        let here = here(parts).to_owned();
         let sign_in = || security::redirect_to_login(&here).into_response();
         let session = session_value(&parts.headers)
             .and_then(|value| console.seal().open(value, console.wall()))
@@ -186,6 +186,18 @@ impl FromRequestParts<Console> for Viewer {
             Err(failure) => Err(crate::pages::plain_failure(&failure)),
         }
     }
+}
+
+/// The path of a form answers no GET, so whoever tries again or signs in returns to the form's page.
+fn here(parts: &Parts) -> &str {
+    if matches!(parts.method, Method::GET | Method::HEAD) {
+        return parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
+    }
+    let page = parts.headers.get(REFERER).and_then(|value| value.to_str().ok()).and_then(|url| {
+        let (_, rest) = url.split_once("://")?;
+        rest.find('/').map(|at| &rest[at..])
+    });
+    security::own_path(page)
 }
 
 /// The value of the session's cookie.

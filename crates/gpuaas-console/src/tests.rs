@@ -170,6 +170,29 @@ async fn page_needs_a_session_and_the_address_survives_signing_in() {
 }
 
 #[tokio::test]
+async fn after_a_refused_form_its_page_is_the_one_to_return_to() {
+    let bench = Bench::new(false);
+    let cookie = bench.sign_in().await;
+    let form = |cookie: &str, referer: &str| {
+        Request::post("/batches/rack-22/stop")
+            .header(COOKIE, cookie)
+            .header("referer", referer)
+            .header("sec-fetch-site", "same-origin")
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(Body::from("reason=the+switch"))
+            .unwrap()
+    };
+    let page = "http://127.0.0.1:8080/batches/rack-22?filter=x";
+    let (status, _, html) = bench.send(form(&cookie, page)).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(html.contains("<a href=\"/batches/rack-22?filter=x\">Try again</a>"), "{html}");
+    let (_, headers, _) = bench.send(form("", page)).await;
+    assert_eq!(headers[LOCATION], "/login?next=%2Fbatches%2Frack-22%3Ffilter%3Dx");
+    let (_, headers, _) = bench.send(form("", "http://127.0.0.1:8080//evil.example/")).await;
+    assert_eq!(headers[LOCATION], "/login?next=%2Fnodes");
+}
+
+#[tokio::test]
 async fn unknown_token_does_not_sign_in() {
     let bench = Bench::new(false);
     let (status, headers, html) = bench.post("/login", "", Some("same-origin"), "token=nope").await;
