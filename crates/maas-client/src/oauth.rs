@@ -55,21 +55,24 @@ impl FromStr for ApiKey {
     /// [`Error::Invalid`], which does not repeat the text.
     fn from_str(text: &str) -> Result<Self, Error> {
         let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-        let quoted = |mark: char| text.strip_prefix(mark)?.strip_suffix(mark);
-        let text = quoted('"').or_else(|| quoted('\'')).unwrap_or(text);
-        let parts: Vec<&str> = text.split(':').collect();
-        let clean = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_graphic());
-        match parts.as_slice() {
-            [consumer, token, secret] if parts.iter().all(clean) => Ok(Self {
-                consumer_key: (*consumer).to_owned(),
-                token_key: (*token).to_owned(),
-                token_secret: Zeroizing::new((*secret).to_owned()),
-            }),
-            _ => Err(Error::invalid(
-                "a MAAS API key has three parts joined by colons: consumer:token:secret",
-            )),
-        }
+        let quoted = |mark: char| parts(text.strip_prefix(mark)?.strip_suffix(mark)?);
+        let found = quoted('"').or_else(|| quoted('\'')).or_else(|| parts(text));
+        let [consumer, token, secret] = found.ok_or_else(|| {
+            Error::invalid("a MAAS API key has three parts joined by colons: consumer:token:secret")
+        })?;
+        Ok(Self {
+            consumer_key: consumer.to_owned(),
+            token_key: token.to_owned(),
+            token_secret: Zeroizing::new(secret.to_owned()),
+        })
     }
+}
+
+/// The three parts of a key.
+fn parts(text: &str) -> Option<[&str; 3]> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let is_clean = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_graphic());
+    parts.iter().all(is_clean).then(|| parts.try_into().ok())?
 }
 
 impl fmt::Debug for ApiKey {
