@@ -16,7 +16,7 @@ use gpuaas_client::terminal::Terminal;
 use gpuaas_engine::{Clock as _, RealClock};
 use gpuaas_image::lineage::UPLOAD_PREDICATE;
 use gpuaas_image::lint::{ImageFileType, ImageVerdict, LintOptions};
-use gpuaas_types::codes::CommandCode;
+use gpuaas_types::codes::{CommandCode, ProblemCode};
 use gpuaas_types::image::{ImageRecordRequest, ImageState};
 use maas_client::{ApiKey, Client, Config};
 use maas_upload::{
@@ -287,6 +287,14 @@ async fn record(
     };
     if let Err(failure) = recorded {
         let name = &report.name;
+        if failure.code() == ProblemCode::ImageTransitionRefused.as_str() {
+            // The same file was uploaded before, and its record is past that.
+            terminal.message(&format!(
+                "the control plane has a record of this image already: `gpuaas image show {name} --site {}`",
+                report.site
+            ));
+            return;
+        }
         terminal.message(&format!(
             "the control plane did not write the upload down ({}): `gpuaas image approve {name} \
              --site {} --reason WHY` does that, too",
