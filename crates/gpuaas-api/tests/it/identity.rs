@@ -425,7 +425,7 @@ const OTHER_ENDPOINTS: &[(&str, &str, Opens)] = &[
     ("POST", "/agent/v1/certificate", Certificate),
     ("POST", "/agent/v1/tasks/{task}/result", Certificate),
 ];
-/// Both listeners have these, for whoever restarts the process.
+/// Both listeners have these: a service manager asks them.
 const ON_BOTH: [&str; 2] = ["/healthz", "/readyz"];
 /// An answer that does not end.
 const STREAM: &str = "/api/v1/events";
