@@ -188,7 +188,7 @@ impl FromRequestParts<Console> for Viewer {
     }
 }
 
-/// The path of a form answers no GET, so whoever tries again or signs in returns to the form's page.
+/// The path of a form answers no GET, so `Try again` and signing in lead to the page with the form.
 fn here(parts: &Parts) -> &str {
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return parts.uri.path_and_query().map_or("/", |uri| uri.as_str());
