@@ -4,7 +4,7 @@
 set -euo pipefail
 launcher=${GPUAAS_LAUNCHER:-/usr/local/bin/gpuaas-node-agent}
 if [[ ! -x $launcher ]]; then
-    printf 'error: there is no launcher at %s; GPUAAS_LAUNCHER may name it\n' "$launcher" >&2
+    printf 'error: no launcher at %s; set GPUAAS_LAUNCHER to its path\n' "$launcher" >&2
     exit 1
 fi
 exec "$launcher" bundle run "$(dirname -- "$(realpath -- "${BASH_SOURCE[0]}")")" "$@"

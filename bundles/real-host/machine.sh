@@ -78,6 +78,8 @@ set -eu
 cp /var/lib/hardware/cmdline.next /var/lib/hardware/cmdline
 mount --bind /var/lib/hardware/cmdline /proc/cmdline
 GPUAAS_SYSFS=/var/lib/hardware/sys /var/lib/hardware/kernel pages
+# Its own ip knows no virtual functions, so their identities are in sysfs, as with NVIDIA's driver.
+GPUAAS_SYSFS=/var/lib/hardware/sys /var/lib/hardware/kernel have driver nvidia
 number=0
 for link in eno1 /var/lib/hardware/sys/class/net/ibp*; do
     ip link add "${link##*/}" type veth peer name "cable$number"

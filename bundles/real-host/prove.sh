@@ -96,7 +96,7 @@ for gate in "${gates[@]}"; do
         [[ -z $wrong ]]
     }
     soon 10 is_open || true
-    [[ -z $wrong ]] || fail "$gate is shut: $wrong"
+    [[ -z $wrong ]] || fail "$gate is closed: $wrong"
     (($(grep -c '"passed": true' "$work/$gate") > 0)) || fail "$gate has no checks: $(<"$work/$gate")"
     printf '%s: all of %s checks pass\n' "$gate" "$(grep -c '"passed": true' "$work/$gate")"
 done

@@ -14,8 +14,8 @@ test_wait_online() {
     ! grep -q warning "$work/said" || wrong "it warns: $(<"$work/said")"
     mv -- "$root$folder/gpuaas.conf" "$root$folder/zzz.conf"
     passes wait-online
-    said "warning: another file decides what systemd-networkd-wait-online.service starts: .*timeout=120"
-    refused "from 1 to 600" wait-online H200_WAIT_ONLINE_SECONDS=0
+    said "warning: another file overrides what systemd-networkd-wait-online.service starts: .*timeout=120"
+    refused "expected 1 to 600" wait-online H200_WAIT_ONLINE_SECONDS=0
 }
 
 test_packages() {
@@ -53,7 +53,7 @@ test_ofed() {
     logged "modprobe mlx5_ib"
     twice ofed
     [[ ! -e $root/etc/modules-load.d/gpuaas-fabric.conf ]] || wrong "none leaves the modules' file"
-    refused "not none, inbox or doca" ofed H200_OFED=mine
+    refused "expected none, inbox or doca" ofed H200_OFED=mine
 }
 
 # Who installs no packages installs none of DKMS either.
@@ -63,7 +63,7 @@ test_ofed_of_the_image() {
     passes ofed "${doca[@]}"
     said "would install doca-ofed from https://repo.example/doca"
     twice ofed "${doca[@]}" H200_INSTALL_PACKAGES=0
-    said "warning: doca-ofed is not installed, and with H200_INSTALL_PACKAGES=0 the image has to bring it"
+    said "warning: doca-ofed is not installed; with H200_INSTALL_PACKAGES=0 the image must include it"
     printf 'Package: doca-ofed\nStatus: install ok installed\nVersion: 1\nArchitecture: amd64\nMaintainer: x\nDescription: x\n\n' >>"$root/var/lib/dpkg/status"
     twice ofed "${doca[@]}" H200_INSTALL_PACKAGES=0
     said "unchanged doca-ofed is installed"
@@ -76,16 +76,43 @@ test_nvidia_repository() {
     local site=(H200_NVIDIA_REPO_URL="$url" H200_NVIDIA_KEY_URL="$key")
     digest=$(printf 'key of %s\n' "$key" | sha256sum) digest=${digest%% *}
     twice nvidia-repository
-    refused "another digest" nvidia-repository "${site[@]}" H200_NVIDIA_KEY_SHA256="${digest//[0-9]/0}"
-    refused "wants its URL" nvidia-repository "${site[@]}"
-    refused "wants its URL" nvidia-repository "${site[@]}" H200_NVIDIA_REPO_URL="http://repo.example/cuda" H200_NVIDIA_KEY_SHA256="$digest"
-    refused "wants its URL" nvidia-repository "${site[@]}" H200_NVIDIA_REPO_URL="https://repo.example/ [trusted=yes]" H200_NVIDIA_KEY_SHA256="$digest"
+    refused "wrong SHA-256" nvidia-repository "${site[@]}" H200_NVIDIA_KEY_SHA256="${digest//[0-9]/0}"
+    refused "needs its URL" nvidia-repository "${site[@]}"
+    refused "needs its URL" nvidia-repository "${site[@]}" H200_NVIDIA_REPO_URL="http://repo.example/cuda" H200_NVIDIA_KEY_SHA256="$digest"
+    refused "needs its URL" nvidia-repository "${site[@]}" H200_NVIDIA_REPO_URL="https://repo.example/ [trusted=yes]" H200_NVIDIA_KEY_SHA256="$digest"
     twice nvidia-repository "${site[@]}" H200_NVIDIA_KEY_SHA256="$digest"
     has_line /etc/apt/sources.list.d/gpuaas-nvidia.list "deb [signed-by=/etc/apt/keyrings/gpuaas-nvidia.asc] $url ./"
     has_line /etc/apt/preferences.d/gpuaas-nvidia "Pin: origin repo.example"
-    refused "cannot be had" nvidia-repository "${site[@]}" H200_NVIDIA_KEY_URL=https://gone.example/x H200_NVIDIA_KEY_SHA256="${digest//[0-9]/1}"
+    refused "cannot download the key" nvidia-repository "${site[@]}" H200_NVIDIA_KEY_URL=https://gone.example/x H200_NVIDIA_KEY_SHA256="${digest//[0-9]/1}"
     twice nvidia-repository
     [[ ! -e $root/etc/apt/keyrings/gpuaas-nvidia.asc && ! -e $root/etc/apt/sources.list.d/gpuaas-nvidia.list && ! -e $root/etc/apt/preferences.d/gpuaas-nvidia ]] || wrong "it stays"
+}
+
+# Netdata of its makers has go.d.plugin. A repository that cannot be read keeps no host.
+test_netdata_repository() {
+    use h200-ib
+    local url=https://repo.example/netdata/noble/ key=https://repo.example/netdata.asc digest
+    local list=/etc/apt/sources.list.d/gpuaas-netdata.list
+    local site=(H200_NETDATA_REPO_URL="$url" H200_NETDATA_KEY_URL="$key")
+    digest=$(printf 'key of %s\n' "$key" | sha256sum) digest=${digest%% *}
+    twice netdata-repository
+    refused "needs its URL" netdata-repository "${site[@]}" H200_NETDATA_REQUIRED=1
+    refused "wrong SHA-256" netdata-repository "${site[@]}" H200_NETDATA_REQUIRED=1 H200_NETDATA_KEY_SHA256="${digest//[0-9]/0}"
+    again netdata-repository "${site[@]}" H200_NETDATA_KEY_SHA256="${digest//[0-9]/0}"
+    said "warning: Netdata's repository cannot be used"
+    site+=(H200_NETDATA_KEY_SHA256="$digest")
+    twice netdata-repository "${site[@]}"
+    has_line "$list" "deb [signed-by=/etc/apt/keyrings/gpuaas-netdata.asc] $url ./"
+    logged "apt-get .*Dir::Etc::sourcelist=$list .*update"
+    # Without a Release file every other update would fail as well.
+    passes netdata-repository "${site[@]}" H200_NETDATA_REPO_URL=https://gone.example/
+    said "warning: Netdata's repository cannot be used"
+    [[ ! -e $root$list ]] || wrong "a repository stays that apt cannot read"
+    if phase netdata-repository "${site[@]}" H200_NETDATA_REPO_URL=https://gone.example/ H200_NETDATA_REQUIRED=1; then wrong "a host that requires Netdata went on"; fi
+    passes netdata-repository "${site[@]}"
+    has_line "$list" "deb [signed-by=/etc/apt/keyrings/gpuaas-netdata.asc] $url ./"
+    twice netdata-repository "${site[@]}" H200_ENABLE_NETDATA=0
+    [[ ! -e $root$list && ! -e $root/etc/apt/keyrings/gpuaas-netdata.asc ]] || wrong "it stays"
 }
 
 # A fabric manager of another version than the driver's does not start: that is said.
@@ -94,7 +121,7 @@ test_nvidia_of_two_versions() {
     "$here/fixture/kernel" have broken nvidia-smi
     printf 'Package: nvidia-fabricmanager-570\nStatus: install ok installed\nVersion: 570.86.15-1\nArchitecture: amd64\nMaintainer: x\nDescription: x\n\n' >>"$root/var/lib/dpkg/status"
     passes nvidia
-    said "warning: NVIDIA's packages are of different versions"
+    said "warning: NVIDIA's packages have different versions"
 }
 
 # A stock image brings no driver: it is installed, comes with a boot, and its daemons start then.
@@ -112,7 +139,7 @@ test_nvidia() {
     "$kernel" boot
     "$kernel" have broken nvidia-smi
     twice nvidia
-    said "warning: .* no reboot is due"
+    said "warning: .* no reboot is pending"
     "$kernel" lose broken nvidia-smi
     twice nvidia
     said "unchanged nvidia-smi lists 8 GPUs"
@@ -137,9 +164,9 @@ test_nvidia_fabric_manager() {
     use h200-ib
     local kernel=$here/fixture/kernel
     passes nvidia H200_INSTALL_PACKAGES=0
-    said "warning: there is no nvidia-fabricmanager.service, and no package of it"
+    said "warning: nvidia-fabricmanager.service is missing, and no fabric manager package"
     passes nvidia H200_NVIDIA_PACKAGES="nvidia-headless-580-server nvidia-fabricmanager-580"
-    said "no package of it for this driver"
+    said "no fabric manager package for this driver"
     ! grep -q apt-get "$root/run/fixture/log" || wrong "a fabric manager of another version was installed"
     twice nvidia
     logged "install --no-install-recommends -- nvidia-fabricmanager-570"
@@ -173,11 +200,11 @@ test_nvidia_left_alone() {
     twice nvidia
     "$here/fixture/kernel" have broken nvidia-smi
     twice nvidia H200_INSTALL_PACKAGES=0
-    said "warning: nvidia-smi lists no GPU, and no driver is to be installed"
+    said "warning: nvidia-smi lists no GPU, and driver installation is off"
     twice nvidia H200_NVIDIA_PACKAGES=
-    said "warning: nvidia-smi lists no GPU, and no driver is to be installed"
+    said "warning: nvidia-smi lists no GPU, and driver installation is off"
     twice nvidia H200_HOST_ROLE=slice
-    said "leaves its GPUs to its guests"
+    said "reserves its GPUs for guests"
     ! grep -q apt-get "$root/run/fixture/log" || wrong "something was installed"
 }
 
@@ -220,7 +247,7 @@ test_docker() {
     passes docker
     logged "systemctl start docker.service"
     rm -- "$root/usr/lib/systemd/system/docker.service"
-    refused "there is no docker.service" docker
+    refused "no docker.service on this host" docker
 }
 
 # As the phase asks it on a host.
@@ -290,7 +317,7 @@ test_ipoib_restores_the_kernel() {
     logged "networkctl reconfigure ibp20s0 ibp36s0"
     "$kernel" have cut ibp52s0
     passes ipoib
-    said "warning: ibp52s0 did not get what /etc/netplan/60-ipoib.yaml says"
+    said "warning: ibp52s0 did not get the settings in /etc/netplan/60-ipoib.yaml"
 }
 
 # The type says what a link is: firmware numbers some slots and not others. What is on top of a link, or a
@@ -308,9 +335,9 @@ test_ipoib_by_the_type_of_links() {
     has_no /etc/netplan/60-ipoib.yaml 8001
     ! grep -q warning "$work/said" || wrong "it warns: $(<"$work/said")"
     passes ipoib H200_FABRIC_INTERFACE="ibp*" H200_FABRIC_LINKS=5
-    said "warning: the InfiniBand link ibs100 stays as it is: it is not among the fabric's links \\(ibp\\*\\)"
+    said "warning: the InfiniBand link ibs100 was not changed: it is not one of the fabric links \\(ibp\\*\\)"
     passes ipoib H200_FABRIC_INTERFACE="ibp*"
-    said "warning: 5 links of the fabric, 8 wanted"
+    said "warning: found 5 fabric links, expected 8"
 }
 
 # Drivers may still be loading: the first link gets the address although others were there before it.
@@ -338,16 +365,16 @@ test_ipoib_of_a_site() {
     twice ipoib H200_FABRIC_INTERFACE="ibs*"
     has_line /etc/netplan/60-ipoib.yaml "    ibs3:"
     has_no /etc/netplan/60-ipoib.yaml ibp20s0
-    refused "no link's name" ipoib H200_FABRIC_INTERFACE="../*"
+    refused "a link name with an optional trailing" ipoib H200_FABRIC_INTERFACE="../*"
     twice ipoib H200_MANAGEMENT_ADDRESS=10.9.8.7/20 H200_FABRIC_SUBNET=172.20.4.0/22
     has_line /etc/netplan/60-ipoib.yaml "        - 172.20.4.7/22"
 }
 
 test_ipoib_refusals() {
     use h200-ib
-    refused "no address of a host in the fabric" ipoib H200_IPOIB_ADDRESSES=10.0.0.1/24
-    refused "no address of a host in the fabric" ipoib H200_IPOIB_ADDRESSES=192.168.255.255/16
-    refused "no address of a host in the fabric" ipoib H200_MANAGEMENT_ADDRESS=10.1.0.0/8
+    refused "is not a host address in the fabric" ipoib H200_IPOIB_ADDRESSES=10.0.0.1/24
+    refused "is not a host address in the fabric" ipoib H200_IPOIB_ADDRESSES=192.168.255.255/16
+    refused "is not a host address in the fabric" ipoib H200_MANAGEMENT_ADDRESS=10.1.0.0/8
     refused "2 addresses for 1 links" ipoib H200_IPOIB_INTERFACES=ibp20s0 H200_IPOIB_ADDRESSES="192.168.0.1/16 192.168.0.2/16"
     refused "no management address" ipoib GPUAAS_FIXTURE_KERNEL=
     rm -- "$root"/sys/class/net/ibp*
@@ -371,10 +398,10 @@ test_login_user() {
     twice login-user H200_LOGIN_USER=hpcadmin H200_LOGIN_SUDO=0 H200_SSH_PASSWORD_AUTH=1
     [[ ! -e $root/etc/sudoers.d/90-gpuaas-hpcadmin ]] || wrong "sudo stays"
     has_line /etc/ssh/sshd_config.d/10-gpuaas.conf "PasswordAuthentication yes"
-    refused "no public key" login-user H200_LOGIN_USER=x H200_LOGIN_KEYS="command=\"id\" $key"
-    refused "no user's name" login-user H200_LOGIN_USER="-x"
-    refused "a system's user" login-user H200_LOGIN_USER=root
-    refused "no hash of crypt" login-user H200_LOGIN_USER=hpcadmin H200_LOGIN_PASSWORD_HASH=secret
+    refused "an invalid public key" login-user H200_LOGIN_USER=x H200_LOGIN_KEYS="command=\"id\" $key"
+    refused "not a valid user name" login-user H200_LOGIN_USER="-x"
+    refused "a system user" login-user H200_LOGIN_USER=root
+    refused "is not a crypt" login-user H200_LOGIN_USER=hpcadmin H200_LOGIN_PASSWORD_HASH=secret
 }
 
 # An sshd_config that never reads drop-ins, or has its own value before, or a Match block that decides.
@@ -423,7 +450,7 @@ test_data_disks_too_small_and_held() {
     printf '/dev/nvme4n1 /data xfs defaults 0 0\n' >>"$root/etc/fstab"
     twice data-disks H200_DATA_DISK_MIN_GB=0
     said "unchanged nvme1n1: another device uses it"
-    said "unchanged nvme4n1: fstab names it"
+    said "unchanged nvme4n1: it is listed in fstab"
 }
 
 # A tool that fails says nothing of a disk, so the disk stays.
@@ -459,6 +486,10 @@ test_acs() {
     twice acs
     said "ACS is off on 24 of 32 bridges"
     [[ $(setpci -A linux-sysfs -O "sysfs.path=$root/sys/bus/pci" -s 0000:12:00.0 ECAP_ACS+6.w) == 0000 ]] || wrong "ACS is on"
+    # A reset of a bus turns it on again.
+    setpci -A linux-sysfs -O "sysfs.path=$root/sys/bus/pci" -s 0000:12:00.0 ECAP_ACS+6.w=001d
+    twice acs
+    [[ $(setpci -A linux-sysfs -O "sysfs.path=$root/sys/bus/pci" -s 0000:12:00.0 ECAP_ACS+6.w) == 0000 ]] || wrong "ACS is on again"
 }
 
 test_hardware_sync() {

@@ -51,20 +51,20 @@ test_settings() {
     has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_GUEST_CALL_PORT=18775"
     has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_MEMORY_GIB_PER_GPU=64"
     has_line /etc/gpuaas/slice.env "GPUAAS_SLICE_VIRT_TYPE=kvm"
-    refused "a slice has at least 1" settings GPUAAS_SLICE_MEMORY_GIB_PER_GPU=0
+    refused "expected 1 to 9999" settings GPUAAS_SLICE_MEMORY_GIB_PER_GPU=0
     refused "a character that the boot loader" settings GPUAAS_SLICE_KERNEL_ARGUMENTS='quiet $(reboot)'
-    refused "no number of cores" settings GPUAAS_SLICE_HOST_CORES_PER_NODE=many
-    refused "not a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=80
-    refused "not a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=65536
+    refused "expected a number of cores" settings GPUAAS_SLICE_HOST_CORES_PER_NODE=many
+    refused "expected a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=80
+    refused "expected a port from 1024 to 65535" settings GPUAAS_SLICE_GUEST_CALL_PORT=65536
     twice settings GPUAAS_SLICE_GUEST_SUBNET=10.7.0.0/22 GPUAAS_SLICE_GATEWAY=10.7.3.254/22 GPUAAS_SLICE_DHCP_FIRST=10.7.0.1 GPUAAS_SLICE_DHCP_LAST=10.7.3.253
-    refused "wrong way round" settings GPUAAS_SLICE_DHCP_FIRST=10.100.0.200 GPUAAS_SLICE_DHCP_LAST=10.100.0.100
-    refused "DHCP_LAST 10.101.0.9 is no host of" settings GPUAAS_SLICE_DHCP_LAST=10.101.0.9
-    refused "DHCP_LAST 10.100.0.255 is no host of" settings GPUAAS_SLICE_DHCP_LAST=10.100.0.255
-    refused "is inside of the DHCP range" settings GPUAAS_SLICE_DHCP_FIRST=10.100.0.1
+    refused "is reversed" settings GPUAAS_SLICE_DHCP_FIRST=10.100.0.200 GPUAAS_SLICE_DHCP_LAST=10.100.0.100
+    refused "DHCP_LAST 10.101.0.9 is not a host address of" settings GPUAAS_SLICE_DHCP_LAST=10.101.0.9
+    refused "DHCP_LAST 10.100.0.255 is not a host address of" settings GPUAAS_SLICE_DHCP_LAST=10.100.0.255
+    refused "is inside the DHCP range" settings GPUAAS_SLICE_DHCP_FIRST=10.100.0.1
     refused "7 addresses for 8 GPUs" settings GPUAAS_SLICE_DHCP_FIRST=10.100.0.10 GPUAAS_SLICE_DHCP_LAST=10.100.0.16
-    refused "is no host of the guests' subnet" settings GPUAAS_SLICE_GATEWAY=10.100.0.1/16
-    refused "names a host and no subnet" settings GPUAAS_SLICE_GUEST_SUBNET=10.100.0.9/24
-    refused "8 HCAs with 2 each have 16" settings GPUAAS_SLICE_VFS_PER_HCA=2
+    refused "is not a host address of the guest subnet" settings GPUAAS_SLICE_GATEWAY=10.100.0.1/16
+    refused "is a host address, expected a subnet" settings GPUAAS_SLICE_GUEST_SUBNET=10.100.0.9/24
+    refused "expected 16: 8 HCAs with 2 each" settings GPUAAS_SLICE_VFS_PER_HCA=2
     refused "four hexadecimal digits" settings GPUAAS_SLICE_GPU_VENDOR=0x10de
     refused "two, four or six hexadecimal digits" settings GPUAAS_SLICE_HCA_CLASS=207
 }
@@ -120,7 +120,7 @@ test_gpu_modules() {
     passes settings
     "$GPUAAS_FIXTURE_KERNEL" have broken nvidia-smi
     passes gpu-modules GPUAAS_SLICE_INSTALL_PACKAGES=0
-    said "warning: nvidia-smi does not name a module ID"
+    said "warning: nvidia-smi does not report a module ID"
     passes gpu-modules
     logged "install --no-install-recommends -- nvidia-headless-570-server nvidia-utils-570-server"
     [[ ! -e $root$record ]] || wrong "there is a record that nobody could make"
@@ -129,7 +129,7 @@ test_gpu_modules() {
     [[ -e $root$record ]] || wrong "there is no record"
     rm -r -- "$root"/sys/bus/pci/devices/0000:00:0[2-5].0 "$root$record"
     again gpu-modules
-    said "no NVSwitch joins the GPUs"
+    said "no NVSwitch connects the GPUs"
 }
 
 test_fabric_vfs_and_vfio() {
@@ -142,7 +142,7 @@ test_fabric_vfs_and_vfio() {
     logged "ip link set dev ibp36s0 vf 0 state auto"
     twice vfio-devices
     has_line /etc/modprobe.d/gpuaas-slice.conf "install nvidia /bin/false"
-    said "note: 4 NVSwitches join the GPUs"
+    said "note: 4 NVSwitches connect the GPUs"
     [[ $(driver_of 0000:13:00.0) == vfio-pci && $(driver_of 0000:84:00.1) == vfio-pci ]] || wrong "not bound to vfio-pci"
     [[ $(driver_of 0000:14:00.0) == mlx5_core ]] || wrong "the HCA itself was taken"
     [[ $(compgen -G "$root/sys/bus/pci/drivers/vfio-pci/0000:*" | wc -l) == 16 ]] || wrong "expected 16 functions"
@@ -173,6 +173,15 @@ test_slice_restores_the_kernel() {
     rm -rf -- "$state/rules"
     twice network-baseline
     [[ -e $state/rules/slice.nft ]] || wrong "the rules are not loaded"
+    rm -rf -- "$state/iptables"
+    twice network-baseline
+    [[ $(find "$state/iptables" -type f | wc -l) == 2 ]] || wrong "Docker's firewall keeps guests out"
+    "$kernel" have networks default
+    twice libvirt
+    [[ ! -e $state/networks/default ]] || wrong "libvirt's own network is up"
+    "$kernel" have networks default
+    twice libvirt
+    [[ ! -e $state/networks/default ]] || wrong "libvirt's own network is up again"
     printf '0\n' >"$root/proc/sys/net/ipv4/ip_forward"
     twice network-baseline
     [[ $(<"$root/proc/sys/net/ipv4/ip_forward") == 1 ]] || wrong "nothing is forwarded"
@@ -200,13 +209,39 @@ test_fabric_vfs_wait_for_the_driver() {
     for one in driver net infiniband; do
         mv -- "$lost/$one" "$work/$one"
         if phase fabric-vfs; then wrong "an HCA without its $one was taken"; fi
-        said "7 adapters with SR-IOV and their driver, 8 wanted"
+        said "found 7 adapters with SR-IOV and a driver, expected 8"
         mv -- "$work/$one" "$lost/$one"
     done
     twice fabric-vfs
 }
 
-# Another fabric than InfiniBand has no GUIDs.
+# A virtual function that lost its identity gets it again with the next run, and others are left alone.
+test_fabric_vfs_restore_identities() {
+    use h200-slice-vm
+    local vf=$root/run/fixture/vfs/ibp36s0/0 log=$root/run/fixture/log none=00:00:00:00:00:00:00:00 name record
+    passes settings
+    passes fabric-vfs
+    for name in node_guid port_guid; do
+        printf '%s\n' "$none" >"$vf/$name"
+        : >"$log"
+        twice fabric-vfs
+        [[ $(<"$vf/$name") == 96:6d:ae:f0:00:12:34:01 ]] || wrong "$name is $(<"$vf/$name")"
+        [[ $(grep -c '^ip link set' "$log") == 1 ]] || wrong "more than $name was written: $(<"$log")"
+    done
+    # A function that a release took down comes up again.
+    printf 'disable\n' >"$vf/state"
+    : >"$log"
+    passes fabric-vfs GPUAAS_REPAIR=1
+    logged "ip link set dev ibp36s0 vf 0 state auto"
+    # A release took this one away.
+    record=$root/var/lib/gpuaas/slices/fabric-identities.json
+    mkdir -p -- "${record%/*}"
+    printf '{"0000:24:00.1":{"physical_function":"0000:24:00.0","index":0}}' >"$record"
+    printf '%s\n' "$none" >"$vf/node_guid"
+    again fabric-vfs
+}
+
+# Another fabric than InfiniBand has MAC addresses and no GUIDs.
 test_fabric_vfs_of_ethernet() {
     use h200-slice-vm
     local ethernet=(GPUAAS_SLICE_HCA_CLASS=0200 GPUAAS_SLICE_HCA_COUNT=1 GPUAAS_SLICE_VF_COUNT=1)
@@ -214,6 +249,10 @@ test_fabric_vfs_of_ethernet() {
     twice fabric-vfs "${ethernet[@]}"
     [[ $(<"$root/sys/bus/pci/devices/0000:00:01.0/sriov_numvfs") == 1 ]] || wrong "the Ethernet adapter has no function"
     ! grep -q node_guid "$root/run/fixture/log" || wrong "an Ethernet function got a GUID"
+    logged "ip link set dev enp0s1 vf 0 mac 96:6c:ae:12:35:08"
+    printf '00:00:00:00:00:00\n' >"$root/run/fixture/vfs/enp0s1/0/mac"
+    twice fabric-vfs "${ethernet[@]}"
+    [[ $(<"$root/run/fixture/vfs/enp0s1/0/mac") == 96:6c:ae:12:35:08 ]] || wrong "the function has no MAC address"
     twice vfio-devices "${ethernet[@]}"
     [[ $(driver_of 0000:00:01.1) == vfio-pci && $(driver_of 0000:13:00.0) == vfio-pci ]] || wrong "not bound to vfio-pci"
 }
@@ -228,6 +267,9 @@ test_fabric_vfs_of_doca() {
     [[ $(<"$root/sys/bus/pci/devices/0000:14:00.0/sriov/0/policy") == Follow ]] || wrong "the link's policy"
     [[ $(<"$root/sys/bus/pci/devices/0000:24:00.0/sriov/0/node") == 96:6d:ae:f0:00:12:34:01 ]] ||
         wrong "the GUID is $(<"$root/sys/bus/pci/devices/0000:24:00.0/sriov/0/node")"
+    printf '00:00:00:00:00:00:00:00\n' >"$root/sys/bus/pci/devices/0000:24:00.0/sriov/0/port"
+    twice fabric-vfs
+    [[ $(<"$root/sys/bus/pci/devices/0000:24:00.0/sriov/0/port") == 96:6d:ae:f0:00:12:34:01 ]] || wrong "the port has no GUID"
 }
 
 test_fabric_vfs_change_only_without_guests() {
@@ -239,11 +281,11 @@ test_fabric_vfs_change_only_without_guests() {
     [[ $(compgen -G "$root/sys/bus/pci/devices/*/physfn" | wc -l) == 16 ]] || wrong "expected 16 virtual functions"
     passes settings GPUAAS_SLICE_VFS_PER_HCA=17 GPUAAS_SLICE_VF_COUNT=136
     if phase fabric-vfs; then wrong "more functions than the HCA can have"; fi
-    said "can have 16 virtual functions, and 17 are wanted"
+    said "supports 16 virtual functions, expected 17"
     passes settings
     : >"$root/run/fixture/qemu"
     if phase fabric-vfs; then wrong "functions were taken from a running guest"; fi
-    said "a guest that runs may use one"
+    said "a running guest may use one"
     rm -- "$root/run/fixture/qemu"
     : >"$root/run/fixture/no-pgrep"
     if phase fabric-vfs; then wrong "nobody knows whether a guest runs"; fi
@@ -263,7 +305,7 @@ test_vfio_refusals() {
     [[ $(driver_of 0000:13:00.0) == nvidia ]] || wrong "it was bound all the same"
     passes settings GPUAAS_SLICE_GPU_COUNT=9
     if phase vfio-devices; then wrong "a GPU is missing"; fi
-    said "8 GPUs, 9 wanted"
+    said "found 8 GPUs, expected 9"
 }
 
 # A GPU that is open is not taken from its program, and the program is named.
@@ -282,12 +324,61 @@ test_vfio_held_gpus() {
     [[ $(driver_of 0000:13:00.0) == vfio-pci ]] || wrong "it is not taken"
 }
 
+# The nodes of the display core hold a GPU as well, and so does the kernel's own module.
+test_vfio_held_by_displays() {
+    use h200-slice-vm
+    local gpu=$root/sys/bus/pci/devices/0000:23:00.0 module
+    passes settings
+    passes fabric-vfs
+    mkdir -p -- "$gpu/drm/card1" "$gpu/drm/renderD128" "$root/proc/4242/fd"
+    printf 'Xorg\n' >"$root/proc/4242/comm"
+    for module in /dev/dri/card1 /dev/dri/renderD128 /dev/nvidia-modeset; do
+        ln -sfn "$module" "$root/proc/4242/fd/7"
+        if phase vfio-devices; then wrong "a GPU that is open as $module was taken"; fi
+        said "GPUs are held open by 4242 \(Xorg\): stop these"
+    done
+    # A display of another adapter is none of these.
+    ln -sfn /dev/dri/card0 "$root/proc/4242/fd/7"
+    mkdir -p -- "$root"/sys/module/{nvidia,nvidia_drm,nvidia_modeset,nvidia_uvm}
+    "$here/fixture/kernel" have busy nvidia_drm
+    if phase vfio-devices; then wrong "a GPU that nvidia_drm holds was taken"; fi
+    said "the kernel module nvidia_drm uses the GPUs and cannot be removed"
+    "$here/fixture/kernel" lose busy nvidia_drm
+    twice vfio-devices
+    [[ $(driver_of 0000:23:00.0) == vfio-pci ]] || wrong "it is not taken"
+    [[ -d $root/sys/module/nvidia && ! -d $root/sys/module/nvidia_modeset ]] || wrong "other modules than these are loaded"
+}
+
+# The initramfs has the settings of modprobe: those of each kernel, and once.
+test_vfio_initramfs() {
+    use h200-slice-vm
+    local image=$root/boot/initrd.img-6.8.0-60-generic log=$root/run/fixture/log
+    passes settings
+    passes fabric-vfs
+    mkdir -p -- "$root/usr/sbin" "$root/boot"
+    install -m 755 /dev/null "$root/usr/sbin/update-initramfs"
+    printf 'nvidia\n' >"$image"
+    twice vfio-devices
+    logged "update-initramfs -u -k all"
+    grep -qx 'install nvidia /bin/false' "$image" || wrong "the initramfs lacks the settings"
+    # One of before, which another program brought back.
+    printf 'nvidia\n' >"$image"
+    touch -d '2020-01-01' "$image"
+    twice vfio-devices
+    grep -qx 'install nvidia /bin/false' "$image" || wrong "the initramfs lacks the settings again"
+    [[ $(grep -c '^update-initramfs' "$log") == 2 ]] || wrong "it was made more than twice: $(<"$log")"
+    # A host with another program for it.
+    rm -- "$root/usr/sbin/update-initramfs"
+    touch -d '2020-01-01' "$image"
+    again vfio-devices
+}
+
 test_fabric_vfs_without_sriov() {
     use h200-slice-vm
     passes settings
     rm -- "$root/sys/bus/pci/devices/0000:34:00.0/sriov_totalvfs" "$root/sys/bus/pci/devices/0000:34:00.0/sriov_numvfs"
     if phase fabric-vfs; then wrong "an adapter without SR-IOV was counted"; fi
-    said "SR-IOV is off in the firmware of 0000:34:00.0: mstconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=1"
+    said "SR-IOV is off in the firmware of 0000:34:00.0: run mstconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=1"
 }
 
 # Before the reboot that turns the IOMMU on, the unit waits for it.
@@ -296,7 +387,7 @@ test_vfio_before_the_reboot() {
     passes settings
     rm -rf -- "$root/sys/kernel/iommu_groups"
     twice vfio-devices
-    said "starts with the next boot"
+    said "starts at the next boot"
     [[ -L $root/etc/systemd/system/multi-user.target.wants/gpuaas-slice-vfio-devices.service ]] || wrong "it is not enabled"
     [[ ! -e $root/run/fixture/active/gpuaas-slice-vfio-devices.service ]] || wrong "it was started"
 }
@@ -371,7 +462,7 @@ test_bootstrap() {
     for bundle in h200-ib h200-slice-vm; do
         [[ $(cd / && GPUAAS_LAUNCHER=$work/launcher "$here/$bundle/bootstrap.sh" --plan) == "bundle|run|$here/$bundle|--plan|" ]] || wrong "$bundle"
         if GPUAAS_LAUNCHER=$work/none "$here/$bundle/bootstrap.sh" >"$work/said" 2>&1; then wrong "it ran without a launcher"; fi
-        said "there is no launcher"
+        said "no launcher at"
     done
 }
 

@@ -59,7 +59,7 @@ test_netdata_asks_docker() {
     sed -i '/^docker:/d' "$root/etc/group"
     : >"$root/usr/libexec/netdata/plugins.d/go.d.plugin"
     passes netdata H200_NETDATA_REQUIRED=1
-    said "there is no group docker, so Netdata has no metrics of containers"
+    said "the group docker does not exist, so Netdata has no container metrics"
 }
 
 # The switch works both ways: off, nothing is installed; turned off, what the bundle brought is removed and
@@ -130,7 +130,7 @@ test_edge() {
     allow 127.0.0.0/8;
     deny all;" ]] || wrong "who may read: $(<"$root$site")"
     # Nobody but the control plane reads where nobody is named: not the neighbours of its network.
-    said "warning: the control plane's address is not known"
+    said "warning: the control plane's address is unknown"
     mkdir -p -- "$root/etc/gpuaas"
     printf '{"hostname": "j22u11", "control_plane_url": "https://10.177.36.7:8443", "site": "lab"}' >"$root/etc/gpuaas/bootstrap.json"
     twice telemetry-edge
@@ -154,7 +154,7 @@ test_edge() {
     [[ ! -L $root/etc/nginx/sites-enabled/default ]] || wrong "the default site stays"
     twice telemetry-edge H200_NETDATA_EDGE_LISTEN=10.177.36.100:29999 H200_NETDATA_REQUIRED=0
     has_line $site "    listen 127.0.0.1:29999;"
-    refused "which is Netdata's own" telemetry-edge H200_NETDATA_REQUIRED=1 H200_NETDATA_EDGE_LISTEN=0.0.0.0:19998
+    refused "which Netdata itself uses" telemetry-edge H200_NETDATA_REQUIRED=1 H200_NETDATA_EDGE_LISTEN=0.0.0.0:19998
     refused "not ADDRESS:PORT" telemetry-edge H200_NETDATA_REQUIRED=1 "H200_NETDATA_EDGE_LISTEN=0.0.0.0:1;root /"
     refused "not on 127.0.0.1" telemetry-edge H200_NETDATA_REQUIRED=1 H200_NETDATA_BIND=10.0.0.1:19998
 }

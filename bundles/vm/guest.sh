@@ -86,7 +86,7 @@ break_unit_vfs() { systemctl stop gpuaas-slice-fabric-vfs.service; }
 
 before() {
     install -m 755 -- "$here/agent" "$agent"
-    "$agent" bundle unpack --bundle h200-slice-vm@1.5.0 --into "$bundles/h200-slice-vm" \
+    "$agent" bundle unpack --bundle "$(<"$here/bundle")" --into "$bundles/h200-slice-vm" \
         --digest "$(<"$here/digest")" "$here/bundle.tar"
     bundle first
     gate before

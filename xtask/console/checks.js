@@ -309,6 +309,31 @@ const keyboard = async plant => {
 
 const median = numbers => [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 
+// A change appears at once, and neither focus nor scroll position moves.
+const live = async plant => {
+  const context = await open({}, plant);
+  const page = await context.newPage();
+  const [node] = (await api("GET", "/api/v1/nodes?limit=1")).items;
+  const at = `/nodes/${node.hostname}`;
+  await page.goto(SERVER + at);
+  await page.waitForTimeout(1500);
+  await page.locator("main a").last().focus();
+  await page.evaluate(() => { window.marked = document.activeElement; window.markedAt = window.scrollY; });
+  const took = [];
+  for (const number of [1, 2, 3, 4, 5]) {
+    const reason = `live-${number}-${Date.now()}`;
+    await api("PATCH", `/api/v1/nodes/${node.hostname}`, { bmc_user: `live-${number}`, actor: "browser", reason });
+    const begun = Date.now();
+    const isShown = await until(12, async () => (await page.locator("main").textContent()).includes(reason));
+    expect(isShown, at, "a change does not appear");
+    took.push(Date.now() - begun);
+  }
+  expect(median(took) <= 1500, at, `a change appeared after ${took.join(", ")} ms`);
+  const [hasFocus, moved] = await page.evaluate(() => [document.activeElement === window.marked, window.scrollY - window.markedAt]);
+  expect(hasFocus && moved === 0, at, `the focus is ${hasFocus ? "kept" : "lost"}, and the page scrolled by ${moved} px`);
+  await context.close();
+};
+
 const twentyTabs = async plant => {
   const context = await open({}, plant);
   const names = [0, 1, 2].map(number => `revoked-${number}-${Date.now()}`);
@@ -322,7 +347,7 @@ const twentyTabs = async plant => {
   }));
   const protocol = await tabs[0].evaluate(() => performance.getEntriesByType("navigation")[0].nextHopProtocol);
   expect(protocol === "http/1.1", "/nodes", `the protocol is ${protocol}: expected http/1.1`);
-  // Each asks again after 2 s or 15 s.
+  // Three hold a stream and request again after 6 s at most; the others do after 2 s or 15 s.
   const drawn = tab => tab.locator(".as-of time").getAttribute("datetime");
   const before = await Promise.all(tabs.map(drawn));
   await Promise.all(tabs.map(async (tab, number) => {
@@ -508,6 +533,10 @@ const CHECKS = {
       { at: STYLE, change: text => `${text} header { position: relative; z-index: -1; } body::before { content: ""; position: fixed; inset: 0; }`, finds: /^the focus is hidden/ },
       { at: SCRIPT, change: text => `${text} document.addEventListener("focusin", event => { if (event.target.id === "find") setTimeout(() => document.querySelector(".brand").focus()); });`, finds: /never at: / },
     ],
+  },
+  "live": {
+    run: live,
+    plants: [{ at: SCRIPT, change: text => text.replace("new Event(\"changed\")", "new Event(\"other\")"), finds: /^a change appeared after/ }],
   },
   "twenty-tabs": {
     run: twentyTabs,

@@ -31,7 +31,7 @@ const READERS: &[(&str, &[&str])] = &[
     ("docs/openapi.json", &["gpuaas-api", "gpuaas-console"]),
     ("docs/reference/", &["gpuaas-image", "gpuaas-types"]),
     ("docs/troubleshooting.md", &["gpuaas-types"]),
-    ("fuzz/", &["fuzz-targets"]),
+    ("lab/fuzz/", &["fuzz-targets"]),
     ("images/", &["gpuaas", "gpuaas-image"]),
     ("ops/", &["gpuaas", "gpuaas-types", "xtask"]),
     ("scripts/", &["gpuaas"]),

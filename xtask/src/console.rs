@@ -18,8 +18,8 @@ Test the console in a browser, against a seeded lab.
 Usage: cargo xtask console [--bin DIR] [--check NAME]... [--prove]
 
 --bin DIR     Take gpuaas and gpuaas-node-agent from there [default: build them in the profile lab]
---check NAME  Run this check alone: accessible, policy, without-scripts, narrow, keyboard, twenty-tabs,
-              foreign-forms or stale [default: all]
+--check NAME  Run this check alone: accessible, policy, without-scripts, narrow, keyboard, live,
+              twenty-tabs, foreign-forms or stale [default: all]
 --prove       Plant a fault for each check, and fail if the check does not find it
 
 Headless Chromium (Debian's package chromium) opens every page of `gpuaas console map`. Prints one JSON object:
@@ -179,7 +179,7 @@ mod tests {
         let table = script.split("const CHECKS = {").nth(1).unwrap().split("\n};").next().unwrap();
         let names = table.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once("\": {"));
         let names: Vec<_> = names.map(|(name, _)| name).collect();
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), 9);
         for name in names {
             assert!(HELP.contains(name), "{name}");
         }

@@ -53,7 +53,6 @@ const RULES: &[Rule] = &[
             "gpuaas-identity",
             "gpuaas-image",
             "gpuaas-lab",
-            "gpuaas-node-agent",
             "gpuaas-simulation",
             "gpuaas-store",
             "gpuaas-types",

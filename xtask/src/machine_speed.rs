@@ -72,7 +72,7 @@ mod tests {
         let modules: Vec<&str> = filters.filter_map(|(_, rest)| rest.split("::").next()).collect();
         assert!(!modules.is_empty());
         for module in modules {
-            let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/gpuaas-systems/tests/it");
+            let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/gpuaas-systems/tests/it");
             let path = std::path::Path::new(tests).join(module);
             assert!(path.is_dir() || path.with_extension("rs").is_file(), "{module}");
         }

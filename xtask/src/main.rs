@@ -40,7 +40,10 @@ mod seeded_lab;
 mod setup;
 mod slow_tests;
 mod source_lints;
+#[path = "../../crates/gpuaas/src/args/source_texts.rs"]
+mod source_texts;
 mod static_build;
+mod strings;
 mod suite;
 mod test_report;
 mod third_party;
@@ -75,6 +78,7 @@ Commands:
   console       Test the console in a browser: accessibility, keyboard, policy, reflow
   screenshots   Draw the README's pictures of the console from a seeded lab
   api-check     Hold a running control plane to its OpenAPI document with Schemathesis, as each role
+  strings       Print texts that people read, drawn at random, with their places
   graph         Print the crate graph and check it against the rules
 
 `cargo xtask COMMAND --help` says more. Exit code 0 means that everything asked for passed.";
@@ -122,6 +126,8 @@ fn dispatch(args: &[String]) -> Outcome {
         "cases" => cases::run(rest),
         "console" if help => print_help(console::HELP),
         "console" => console::run(rest),
+        "strings" if help => print_help(strings::HELP),
+        "strings" => strings::run(rest),
         "screenshots" if help => print_help(screenshots::HELP),
         "screenshots" => screenshots::run(rest),
         "api-check" if help => print_help(api_check::HELP),

@@ -14,7 +14,8 @@ pub(crate) fn check(root: &Path, files: &[String]) -> Vec<String> {
         .iter()
         .map(String::as_str)
         .filter(|file| {
-            file.ends_with(".rs") && (file.starts_with("crates/") || file.starts_with("xtask/"))
+            let folders = ["crates/", "lab/", "xtask/"];
+            file.ends_with(".rs") && folders.iter().any(|folder| file.starts_with(folder))
         })
         .filter(|file| root.join(file).is_file())
         .collect();

@@ -60,7 +60,7 @@ What it sets up:
   limits      the machine's speed is measured once, and every time limit is scaled by it";
 
 const POSTGRES: &str = "GPUAAS_TEST_POSTGRES";
-/// What crates/test-report reads: the folder for records, the slowness of this machine, whether slow
+/// What lab/test-report reads: the folder for records, the slowness of this machine, whether slow
 /// tests are left out, and the folder with the passes of system tests.
 const REPORT: &str = "GPUAAS_TEST_REPORT";
 const SLOWNESS: &str = "GPUAAS_TEST_SLOWNESS";

@@ -1,4 +1,4 @@
-//! What tests told beyond passed and failed: skips and cached passes (`crates/test-report`).
+//! What tests told beyond passed and failed: skips and cached passes (`lab/test-report`).
 //!
 //! `xtask/skips.txt` names the skips that are allowed on a fully equipped machine. With `--strict`,
 //! as in CI, any other skip fails the run, and so does an entry that no test needs any more.

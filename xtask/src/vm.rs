@@ -34,7 +34,7 @@ installed; elsewhere it says what is missing, and ends with 1.";
 /// Kinds of systems: the machine's, and a tenant's.
 const MACHINE: &str = "vm";
 const GUEST: &str = "vm-guest";
-/// The test that does it (crates/gpuaas-systems/tests/it/slice_units).
+/// The test that does it (lab/gpuaas-systems/tests/it/slice_units).
 const TEST: [&str; 6] = ["test", "--package", "gpuaas-systems", "--test", "it", "slice_units::"];
 
 pub(crate) fn run(args: &[String]) -> Outcome {

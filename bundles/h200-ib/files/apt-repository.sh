@@ -7,7 +7,7 @@ apt_repository() {
     local name=$1 url=$2 key_url=$3 digest=$4 key
     local keyring=/etc/apt/keyrings/gpuaas-$name.asc
     [[ $url =~ ^https://[^][:space:]\[]+$ && $key_url =~ ^https://[^][:space:]\[]+$ && $digest =~ ^[0-9a-f]{64}$ ]] ||
-        fail "the repository of $name wants its URL and its key's (https), and the SHA-256 of the key's file"
+        fail "the $name repository needs its URL, the URL of its key (both https) and the SHA-256 of the key file"
     if sha256sum --quiet -c - <<<"$digest  $(at "$keyring")" >/dev/null 2>&1; then
         say "unchanged $keyring"
     elif dry; then
@@ -17,9 +17,9 @@ apt_repository() {
         # shellcheck disable=SC2064 # the name of now
         trap "rm -f -- '$key'" EXIT
         host_ask curl -fsS --proto '=https' --max-time 60 --retry 3 -o "$key" -- "$key_url" ||
-            fail "the key of $name's repository cannot be had from $key_url"
+            fail "cannot download the key of the $name repository from $key_url"
         sha256sum --quiet -c - <<<"$digest  $key" >/dev/null 2>&1 ||
-            fail "the key at $key_url has another digest than $digest"
+            fail "the key at $key_url has the wrong SHA-256: expected $digest"
         place "$keyring" 0644 <"$key"
     fi
     place "/etc/apt/sources.list.d/gpuaas-$name.list" 0644 <<<"deb [signed-by=$keyring] $url ./"

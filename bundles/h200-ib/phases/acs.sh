@@ -6,11 +6,13 @@ set -euo pipefail
 source "$GPUAAS_LIB"
 
 if [[ $H200_HOST_ROLE != baremetal ]]; then
-    fail "refused: without ACS the devices below a switch reach each other past the IOMMU, and a slice's guest would reach its neighbour's GPU; H200_DISABLE_ACS is for bare metal"
+    fail "refused: without ACS, devices below a switch bypass the IOMMU, and a guest could reach another guest's GPU; H200_DISABLE_ACS is for bare metal only"
 fi
 unit=/etc/systemd/system/gpuaas-acs.service
 program=/usr/local/sbin/gpuaas-acs
 install_library
 place "$program" 0755 <"$GPUAAS_BUNDLE_DIR/files/gpuaas-acs"
 place "$unit" 0644 <"$GPUAAS_BUNDLE_DIR/files/gpuaas-acs.service"
-unit_running gpuaas-acs.service "$unit" "$program"
+# Whether ACS is off, which a reset of a bus turns on again.
+off() { bash "$GPUAAS_BUNDLE_DIR/files/gpuaas-acs" check >/dev/null 2>&1; }
+in_effect=off unit_running gpuaas-acs.service "$unit" "$program"

@@ -39,18 +39,18 @@ in_use() {
     elif live && { findmnt -rn -S "$device" >/dev/null || swapon --show=NAME --noheadings | grep -qx -- "$device"; }; then
         say "it is mounted"
     elif grep -qE "^[[:space:]]*/dev/${name}[[:space:]]" <<<"$(mounts)"; then
-        say "fstab names it"
+        say "it is listed in fstab"
     elif ! found=$(wipefs -n -- "$device"); then
-        say "wipefs cannot tell what is on it"
+        say "wipefs cannot read it"
     elif [[ -n $found ]]; then
         say "it has a signature"
     else
         blkid -p -- "$device" >/dev/null 2>&1 || status=$?
         if ((status != 2)); then
-            say "blkid does not say that it is empty (status $status)"
+            say "blkid does not report it as empty (status $status)"
         elif ! cmp -s -n "$edge" -- "$device" /dev/zero ||
             ! cmp -s -n "$edge" -i "$((bytes - edge)):0" -- "$device" /dev/zero; then
-            say "it holds data at its begin or its end"
+            say "it holds data at its start or end"
         fi
     fi
 }
@@ -81,7 +81,7 @@ make_share() {
     case $H200_DATA_DISK_FS in
         ext4) mkfs.ext4 -q -F -U "$uuid" -- "$device" ;;
         xfs) mkfs.xfs -q -m "uuid=$uuid" "$device" ;;
-        *) fail "H200_DATA_DISK_FS is $H200_DATA_DISK_FS, not ext4 or xfs" ;;
+        *) fail "H200_DATA_DISK_FS is $H200_DATA_DISK_FS, expected ext4 or xfs" ;;
     esac
     say "changed $name is $target"
 }
@@ -96,9 +96,9 @@ mount_shares() {
 }
 
 for tool in wipefs blkid findmnt swapon cmp "mkfs.$H200_DATA_DISK_FS"; do
-    command -v "$tool" >/dev/null || fail "there is no $tool on this host"
+    command -v "$tool" >/dev/null || fail "$tool is not installed on this host"
 done
-((H200_DATA_DISK_MIN_GB >= 0)) || fail "H200_DATA_DISK_MIN_GB is not below 0"
+((H200_DATA_DISK_MIN_GB >= 0)) || fail "H200_DATA_DISK_MIN_GB is $H200_DATA_DISK_MIN_GB, expected 0 or more"
 mapfile -t names < <(disks)
 for name in "${names[@]}"; do
     device=$(at "/dev/$name")

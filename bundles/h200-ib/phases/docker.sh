@@ -8,7 +8,7 @@ source "$GPUAAS_LIB"
 
 settings=/etc/docker/daemon.json
 if ! dry && [[ -z $(unit_file docker.service) ]]; then
-    fail "there is no docker.service on this host: neither its image nor a package brought Docker"
+    fail "no docker.service on this host: neither the image nor a package installed Docker"
 fi
 
 # What nvidia-ctk runtime configure would write as well.
@@ -37,7 +37,7 @@ file=$(at "$settings")
 if [[ ! -f $file ]] || ! grep -q '[^[:space:]]' -- "$file"; then
     place "$settings" 0644 <<<"$wanted"
 elif ! command -v jq >/dev/null; then
-    say "warning: there is no jq, and $settings stays as it is"
+    say "warning: jq is not installed, so $settings was not changed"
 else
     # A byte order mark is no part of the settings.
     merged=$(merged <(sed '1s/^\xef\xbb\xbf//' -- "$file") "$wanted") ||

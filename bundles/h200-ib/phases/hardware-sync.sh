@@ -14,5 +14,5 @@ if [[ -z $path ]]; then
     say "unchanged the host was deployed without hardware sync"
     exit 0
 fi
-[[ -n $(unit_file maas_hardware_sync.service) ]] || fail "there is $path, and no service for it"
+[[ -n $(unit_file maas_hardware_sync.service) ]] || fail "$path exists, but maas_hardware_sync.service does not"
 unit_running "$timer" "$path"

@@ -15,7 +15,7 @@ derived_address() {
     local management=$H200_MANAGEMENT_ADDRESS bounds first size
     if [[ -z $management ]]; then management=$(management_address); fi
     [[ -n $management ]] ||
-        fail "no management address to derive one from: set H200_IPOIB_ADDRESSES or H200_MANAGEMENT_ADDRESS"
+        fail "no management address to derive the fabric address from: set H200_IPOIB_ADDRESSES or H200_MANAGEMENT_ADDRESS"
     bounds=$(subnet_bounds "$H200_FABRIC_SUBNET")
     first=${bounds% *}
     size=$((${bounds#* } - first + 1))
@@ -58,7 +58,7 @@ apply() { # LINK...
 }
 
 [[ $H200_FABRIC_INTERFACE == "$any" || $H200_FABRIC_INTERFACE =~ ^[A-Za-z0-9_.-]+\*?$ ]] ||
-    fail "H200_FABRIC_INTERFACE is $H200_FABRIC_INTERFACE, no link's name, whose end may be *, and not $any"
+    fail "H200_FABRIC_INTERFACE is $H200_FABRIC_INTERFACE, expected $any or a link name with an optional trailing *"
 read -r -a links <<<"$H200_IPOIB_INTERFACES"
 if ((${#links[@]} == 0)); then
     # At boot the drivers may still be loading, and another link would get the first one's address.
@@ -66,11 +66,11 @@ if ((${#links[@]} == 0)); then
         mapfile -t links < <(found_links)
         if ((${#links[@]} >= H200_FABRIC_LINKS)) || ! wait_a_second; then break; fi
     done
-    if ((${#links[@]} < H200_FABRIC_LINKS)); then say "warning: ${#links[@]} links of the fabric, $H200_FABRIC_LINKS wanted"; fi
+    if ((${#links[@]} < H200_FABRIC_LINKS)); then say "warning: found ${#links[@]} fabric links, expected $H200_FABRIC_LINKS"; fi
 fi
-((${#links[@]})) || fail "there is no InfiniBand link named $H200_FABRIC_INTERFACE: are the HCAs there, and ib_ipoib loaded?"
+((${#links[@]})) || fail "no InfiniBand link matches $H200_FABRIC_INTERFACE: check that the HCAs are present and ib_ipoib is loaded"
 while read -r link; do
-    if [[ -n $link && " ${links[*]} " != *" $link "* ]]; then say "warning: the InfiniBand link $link stays as it is: it is not among the fabric's links ($H200_FABRIC_INTERFACE)"; fi
+    if [[ -n $link && " ${links[*]} " != *" $link "* ]]; then say "warning: the InfiniBand link $link was not changed: it is not one of the fabric links ($H200_FABRIC_INTERFACE)"; fi
 done < <(infiniband_links)
 read -r -a addresses <<<"$H200_IPOIB_ADDRESSES"
 if ((${#addresses[@]} == 0)); then
@@ -81,15 +81,15 @@ fi
 ((${#addresses[@]} <= ${#links[@]})) || fail "${#addresses[@]} addresses for ${#links[@]} links (${links[*]})"
 for address in "${addresses[@]}"; do
     host_in_subnet "$address" "$H200_FABRIC_SUBNET" ||
-        fail "$address is no address of a host in the fabric's subnet $H200_FABRIC_SUBNET"
+        fail "$address is not a host address in the fabric subnet $H200_FABRIC_SUBNET"
 done
 
 knows_mode=1
 if ! netplan_knows_mode; then
     knows_mode=0
     [[ $H200_IPOIB_MODE == datagram ]] ||
-        fail "this host's netplan does not know infiniband-mode, and H200_IPOIB_MODE is $H200_IPOIB_MODE; only datagram, the kernel's own, can be had"
-    say "this host's netplan does not know infiniband-mode: the links stay in the kernel's own, datagram"
+        fail "H200_IPOIB_MODE is $H200_IPOIB_MODE, but this host's netplan does not support infiniband-mode: use datagram, the kernel's default"
+    say "this host's netplan does not support infiniband-mode: the links keep the kernel's default mode, datagram"
 fi
 place "$netplan" 0600 < <(document)
 applied=0
@@ -102,5 +102,5 @@ for ((left = 15; left > 0 && applied && ${#lost[@]}; left--)); do
     if ((${#lost[@]} == 0)) || ! wait_a_second; then break; fi
 done
 if ((${#lost[@]})) && ! dry && { live || [[ -n $GPUAAS_FIXTURE_KERNEL ]]; }; then
-    say "warning: ${lost[*]} did not get what $netplan says"
+    say "warning: ${lost[*]} did not get the settings in $netplan"
 fi

@@ -15,11 +15,11 @@ sshd_config=/etc/ssh/sshd_config.d/10-gpuaas.conf
 field() { awk -F: -v user="$user" -v n="$2" '$1 == user { print $n }' "$(at "$1")"; }
 
 create_user() {
-    [[ $user =~ ^[a-z_][a-z0-9_-]{0,31}$ ]] || fail "H200_LOGIN_USER $user is no user's name"
+    [[ $user =~ ^[a-z_][a-z0-9_-]{0,31}$ ]] || fail "H200_LOGIN_USER is $user, not a valid user name"
     local id
     id=$(field /etc/passwd 3)
     if [[ -n $id ]]; then
-        ((id >= 1000)) || fail "$user is a system's user with id $id"
+        ((id >= 1000)) || fail "$user is a system user (ID $id), expected an ID of 1000 or more"
         say "unchanged user $user"
     elif live; then
         useradd --create-home --shell /bin/bash -- "$user"
@@ -33,7 +33,7 @@ create_user() {
 set_password() {
     local hash=$H200_LOGIN_PASSWORD_HASH lines
     [[ $hash =~ ^\$(6|y|gy|2b)\$[./A-Za-z0-9\$=,]+$ ]] ||
-        fail "H200_LOGIN_PASSWORD_HASH is no hash of crypt(5) with sha512, yescrypt or bcrypt"
+        fail "H200_LOGIN_PASSWORD_HASH is not a crypt(5) hash (sha512, yescrypt or bcrypt)"
     if [[ $(field /etc/shadow 2) == "$hash" ]]; then
         say "unchanged password of $user"
     elif live; then
@@ -53,7 +53,7 @@ keys() {
     tr ';' '\n' <<<"$H200_LOGIN_KEYS" | while read -r key; do
         [[ -n $key ]] || continue
         [[ $key =~ ^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-[a-z0-9@.-]+)\ [A-Za-z0-9+/]+=*(\ [^[:cntrl:]]*)?$ ]] ||
-            fail "H200_LOGIN_KEYS holds what is no public key: ${key:0:40}"
+            fail "H200_LOGIN_KEYS contains an invalid public key: ${key:0:40}"
         printf '%s\n' "$key"
     done
 }
@@ -75,7 +75,7 @@ if [[ -n $user ]]; then
         absent "/etc/sudoers.d/90-gpuaas-$user"
     fi
 else
-    say "no login user is asked for"
+    say "no login user is configured"
 fi
 password=no
 if [[ $H200_SSH_PASSWORD_AUTH == 1 ]]; then password=yes; fi
@@ -104,6 +104,6 @@ if ! dry && ! in_force; then
         place /etc/ssh/sshd_config 0644 <<<"Include $sshd_config${lines:+$'\n'$lines}"
     fi
     wrong=$(not_in_force)
-    [[ -z $wrong ]] || fail "sshd does not act on $sshd_config: another file or a Match block decides ${wrong//$'\n'/, }"
+    [[ -z $wrong ]] || fail "sshd ignores $sshd_config: another file or a Match block sets ${wrong//$'\n'/, }"
 fi
 after_change sshd "$sshd_config" -- check_and_reload

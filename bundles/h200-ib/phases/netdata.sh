@@ -18,7 +18,7 @@ leave_docker_group() {
 }
 
 if [[ $H200_ENABLE_NETDATA == 0 ]]; then
-    say "no Netdata is asked for"
+    say "Netdata is disabled"
     unit_stopped netdata.service
     if in_docker_group; then leave_docker_group; fi
     for file in netdata.conf go.d.conf go.d/nvidia_smi.conf go.d/docker.conf go.d/systemdunits.conf .opt-out-from-anonymous-statistics; do
@@ -29,18 +29,18 @@ if [[ $H200_ENABLE_NETDATA == 0 ]]; then
 fi
 if [[ $H200_NETDATA_REQUIRED == 0 ]]; then
     # A daemon that does not come up must not use up the time of the phase.
-    H200_NETDATA_REQUIRED=1 timeout --kill-after=10 150 bash "$0" || say "warning: no Netdata on this host: the telemetry gate stays shut, and no other depends on it"
+    H200_NETDATA_REQUIRED=1 timeout --kill-after=10 150 bash "$0" || say "warning: no Netdata on this host: the telemetry gate stays closed; no other gate depends on it"
     exit 0
 fi
 
 [[ $H200_NETDATA_BIND == 127.0.0.1:* ]] ||
-    fail "H200_NETDATA_BIND is $H200_NETDATA_BIND, not on 127.0.0.1: others read through the edge"
+    fail "H200_NETDATA_BIND is $H200_NETDATA_BIND, not on 127.0.0.1: other hosts read it through the edge"
 socket_port "$H200_NETDATA_BIND" H200_NETDATA_BIND >/dev/null
-((H200_NETDATA_RETENTION_MB >= 64)) || fail "H200_NETDATA_RETENTION_MB is at least 64"
+((H200_NETDATA_RETENTION_MB >= 64)) || fail "H200_NETDATA_RETENTION_MB is $H200_NETDATA_RETENTION_MB, expected at least 64"
 if [[ -n $(packages_missing netdata) ]]; then fail "the package netdata is not installed"; fi
 
 if ! compgen -G "$(at /usr)/lib*/netdata/plugins.d/go.d.plugin" >/dev/null; then
-    say "warning: this Netdata has no go.d.plugin; GPU metrics need the package netdata-plugin-go of its makers"
+    say "warning: this Netdata has no go.d.plugin; GPU metrics need the package netdata-plugin-go from Netdata's own repository (netdata_repo_url)"
 fi
 
 # Docker answers its own group alone, and whoever is in it is as good as root on the host. A site that
@@ -48,7 +48,7 @@ fi
 asks_docker=0
 if [[ " $H200_TELEMETRY_GROUPS " == *" docker "* ]] && compgen -G "$(at /usr)/lib*/netdata/plugins.d/go.d.plugin" >/dev/null; then asks_docker=1; fi
 if ((asks_docker)) && ! grep -q '^docker:' "$(at /etc/group)"; then
-    say "warning: there is no group docker, so Netdata has no metrics of containers"
+    say "warning: the group docker does not exist, so Netdata has no container metrics"
     asks_docker=0
 fi
 if ((asks_docker)) && ! in_docker_group; then

@@ -10,7 +10,7 @@ set -euo pipefail
 source "$GPUAAS_LIB"
 
 if [[ $H200_HOST_ROLE == slice ]]; then
-    say "unchanged: a slice host leaves its GPUs to its guests"
+    say "unchanged: a slice host reserves its GPUs for guests"
     exit 0
 fi
 
@@ -23,7 +23,7 @@ of_one_version() {
     versions=$(dpkg-query --admindir="$(at /var/lib/dpkg)" -W -f '${Version}\n' -- $H200_NVIDIA_PACKAGES 2>/dev/null |
         sed 's/^[0-9]*://; s/[-~+].*//' | sort -u) || true
     if [[ $versions == *$'\n'* ]]; then
-        say "warning: NVIDIA's packages are of different versions (${versions//$'\n'/, }): name those of one repository"
+        say "warning: NVIDIA's packages have different versions (${versions//$'\n'/, }): use packages from one repository"
     fi
 }
 
@@ -35,7 +35,7 @@ bring_driver() {
         GPUAAS_BUNDLE=h200-ib-nvidia@1 packages_install
     if dry; then return 0; fi
     of_one_version
-    kernel_do modprobe nvidia || say "warning: the kernel that runs does not load the module nvidia"
+    kernel_do modprobe nvidia || say "warning: the running kernel cannot load the module nvidia"
 }
 
 count=$(found)
@@ -44,15 +44,15 @@ missing=$(packages_missing $H200_NVIDIA_PACKAGES)
 if ((count > 0)); then
     say "unchanged nvidia-smi lists $count GPUs"
 elif [[ -z $H200_NVIDIA_PACKAGES || $H200_INSTALL_PACKAGES == 0 ]]; then
-    say "warning: nvidia-smi lists no GPU, and no driver is to be installed: the image has to bring it"
+    say "warning: nvidia-smi lists no GPU, and driver installation is off: use an image that has the driver"
 elif [[ -n $missing ]]; then
     bring_driver
     count=$(found)
-    if ((count == 0)) && ! dry; then reboot_needed "nvidia-smi lists no GPU yet: NVIDIA's driver is loaded by the next boot"; fi
+    if ((count == 0)) && ! dry; then reboot_needed "nvidia-smi lists no GPU yet: NVIDIA's driver loads at the next boot"; fi
 elif reboot_is_due; then
-    say "unchanged NVIDIA's driver is installed, and waits for the reboot"
+    say "unchanged NVIDIA's driver is installed and loads at the next boot"
 else
-    say "warning: NVIDIA's driver is installed, no reboot is due, and nvidia-smi lists no GPU: see dmesg"
+    say "warning: NVIDIA's driver is installed and no reboot is pending, but nvidia-smi lists no GPU: check dmesg"
 fi
 # Whether each GPU has joined the fabric of the NVSwitches; no program can use one that has not.
 fabric_ready() {
@@ -78,7 +78,7 @@ bring_fabric_manager() {
     local package
     package=$(fabric_manager_package)
     if [[ -z $package || $H200_INSTALL_PACKAGES == 0 ]]; then
-        say "warning: there is no nvidia-fabricmanager.service, and no package of it for this driver is to be installed: no program can use the GPUs"
+        say "warning: nvidia-fabricmanager.service is missing, and no fabric manager package for this driver will be installed: programs cannot use the GPUs"
     elif [[ -n $(packages_missing "$package") ]]; then
         GPUAAS_PACKAGES=$package GPUAAS_OPTIONAL_PACKAGES='' GPUAAS_BUNDLE=h200-ib-fabric-manager@1 packages_install
     fi
@@ -93,7 +93,7 @@ start_fabric_manager() {
     for ((left = 60; left > 0; left--)); do
         if fabric_ready || ! wait_a_second; then break; fi
     done
-    if ! fabric_ready; then say "warning: the GPUs have not joined the NVSwitches' fabric: see journalctl -u nvidia-fabricmanager.service"; fi
+    if ! fabric_ready; then say "warning: the GPUs have not joined the NVSwitch fabric: check journalctl -u nvidia-fabricmanager.service"; fi
 }
 
 # The fabric manager is for NVSwitches, and fails where there are none (H200 NVL).
@@ -110,7 +110,7 @@ else
 fi
 for unit in "${units[@]}"; do
     if [[ -z $(unit_file "$unit") ]]; then
-        say "there is no $unit on this host"
+        say "$unit is not installed on this host"
     elif ((count > 0)); then
         unit_running "$unit"
     else

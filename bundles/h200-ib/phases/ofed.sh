@@ -28,7 +28,7 @@ load_modules() {
 
 case $H200_OFED in
     none)
-        say "the host keeps the kernel's own InfiniBand stack: DKMS packages are built on request only"
+        say "using the kernel's own InfiniBand stack: DKMS packages are built on request only"
         absent "$modules_file"
         ;;
     inbox)
@@ -40,7 +40,7 @@ case $H200_OFED in
         if [[ -z $(packages_missing doca-ofed) ]]; then
             say "unchanged doca-ofed is installed"
         elif [[ $H200_INSTALL_PACKAGES == 0 ]]; then
-            say "warning: doca-ofed is not installed, and with H200_INSTALL_PACKAGES=0 the image has to bring it"
+            say "warning: doca-ofed is not installed; with H200_INSTALL_PACKAGES=0 the image must include it"
         elif ! live; then
             say "would install doca-ofed from $H200_DOCA_REPO_URL"
         else
@@ -49,5 +49,5 @@ case $H200_OFED in
             reboot_needed "doca-ofed replaces modules that are in use"
         fi
         ;;
-    *) fail "H200_OFED is $H200_OFED, not none, inbox or doca" ;;
+    *) fail "H200_OFED is $H200_OFED, expected none, inbox or doca" ;;
 esac

@@ -13,7 +13,7 @@ enabled=/etc/nginx/sites-enabled/gpuaas-netdata-edge
 
 # nginx stays where it serves something else.
 if [[ $H200_ENABLE_NETDATA == 0 ]]; then
-    say "no telemetry edge is asked for"
+    say "the telemetry edge is disabled"
     if [[ -e $(at "$site") || -L $(at "$enabled") ]]; then
         absent "$enabled"
         absent "$site"
@@ -28,7 +28,7 @@ if [[ $H200_ENABLE_NETDATA == 0 ]]; then
 fi
 if [[ $H200_NETDATA_REQUIRED == 0 ]]; then
     # A daemon that does not come up must not use up the time of the phase.
-    H200_NETDATA_REQUIRED=1 timeout --kill-after=10 150 bash "$0" || say "warning: no telemetry edge on this host: the telemetry gate stays shut, and no other depends on it"
+    H200_NETDATA_REQUIRED=1 timeout --kill-after=10 150 bash "$0" || say "warning: no telemetry edge on this host: the telemetry gate stays closed; no other gate depends on it"
     exit 0
 fi
 
@@ -37,7 +37,7 @@ listen=$H200_NETDATA_EDGE_LISTEN
 [[ $H200_NETDATA_BIND == 127.0.0.1:* ]] || fail "H200_NETDATA_BIND is $H200_NETDATA_BIND, not on 127.0.0.1"
 port=$(socket_port "$listen" H200_NETDATA_EDGE_LISTEN)
 ((port != $(socket_port "$H200_NETDATA_BIND" H200_NETDATA_BIND))) ||
-    fail "H200_NETDATA_EDGE_LISTEN has port $port, which is Netdata's own"
+    fail "H200_NETDATA_EDGE_LISTEN uses port $port, which Netdata itself uses"
 # The host asks its own edge on loopback, whatever else it listens on.
 if [[ $listen != 0.0.0.0:* && $listen != 127.0.0.1:* ]]; then own="    listen 127.0.0.1:$port;"; fi
 if [[ -n $(packages_missing nginx) && -n $(packages_missing nginx-light) ]]; then
@@ -80,16 +80,16 @@ dashboard() {
             return 0
         fi
     done
-    if ! dry && { live || [[ -n $GPUAAS_FIXTURE_KERNEL ]]; }; then fail "Netdata shows no dashboard on $backend"; fi
+    if ! dry && { live || [[ -n $GPUAAS_FIXTURE_KERNEL ]]; }; then fail "Netdata serves no dashboard on $backend"; fi
     printf '/v1/'
 }
 
-[[ $GPUAAS_HOSTNAME =~ ^[A-Za-z0-9-]+$ ]] || fail "$GPUAAS_HOSTNAME is no host's name"
+[[ $GPUAAS_HOSTNAME =~ ^[A-Za-z0-9-]+$ ]] || fail "invalid hostname $GPUAAS_HOSTNAME: expected letters, digits and hyphens"
 networks=$(networks)
 dashboard=$(dashboard)
 say "the dashboard is at $dashboard"
 if [[ -z $H200_TELEMETRY_ALLOW && $networks != *"allow "*[0-9]/32* && $networks != *[^1]/128* ]]; then
-    say "warning: the control plane's address is not known, and nobody but the host reads its telemetry: name networks in H200_TELEMETRY_ALLOW"
+    say "warning: the control plane's address is unknown, so only the host itself can read its telemetry: list networks in H200_TELEMETRY_ALLOW"
 fi
 template=$(<"$GPUAAS_BUNDLE_DIR/files/gpuaas-netdata-edge")
 template=${template//@LISTEN@/$listen}

@@ -7,7 +7,7 @@ set -euo pipefail
 source "$GPUAAS_LIB"
 
 ((H200_WAIT_ONLINE_SECONDS >= 1 && H200_WAIT_ONLINE_SECONDS <= 600)) ||
-    fail "H200_WAIT_ONLINE_SECONDS is from 1 to 600"
+    fail "H200_WAIT_ONLINE_SECONDS is $H200_WAIT_ONLINE_SECONDS, expected 1 to 600"
 unit=systemd-networkd-wait-online.service
 drop_in=/etc/systemd/system/$unit.d/zz-gpuaas-bounded.conf
 command="/lib/systemd/systemd-networkd-wait-online --any --timeout=$H200_WAIT_ONLINE_SECONDS"
@@ -23,5 +23,5 @@ ExecStart=$command
 UNIT
 in_effect=bounded after_change wait-online "$drop_in" -- host_do systemctl daemon-reload
 if ! dry && found=$(starts) && [[ -n $found ]] && ! bounded; then
-    say "warning: another file decides what $unit starts: $found"
+    say "warning: another file overrides what $unit starts: $found"
 fi

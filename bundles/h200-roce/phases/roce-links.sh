@@ -36,13 +36,13 @@ apply() {
     host_do networkctl reconfigure "${links[@]}"
 }
 
-[[ $pattern =~ ^[A-Za-z0-9_.-]+\*?$ ]] || fail "H200_ROCE_FABRIC_INTERFACE is $pattern, no link's name, whose end may be *"
+[[ $pattern =~ ^[A-Za-z0-9_.-]+\*?$ ]] || fail "H200_ROCE_FABRIC_INTERFACE is $pattern, expected a link name with an optional trailing *"
 ((H200_ROCE_FABRIC_MTU == 0 || (H200_ROCE_FABRIC_MTU >= 1280 && H200_ROCE_FABRIC_MTU <= 9978))) ||
-    fail "H200_ROCE_FABRIC_MTU is $H200_ROCE_FABRIC_MTU, neither 0 nor from 1280 to 9978"
+    fail "H200_ROCE_FABRIC_MTU is $H200_ROCE_FABRIC_MTU, expected 0 or 1280 to 9978"
 mapfile -t links < <(found_links)
 ((${#links[@]} >= H200_ROCE_FABRIC_LINKS)) ||
-    fail "${#links[@]} links of $H200_ROCE_FABRIC_LINKS are RDMA over Ethernet and named $pattern (${links[*]}): are the adapters there, in Ethernet mode, and mlx5_ib loaded?"
-say "the fabric's links are ${links[*]}"
+    fail "found ${#links[@]} of $H200_ROCE_FABRIC_LINKS RDMA over Ethernet links named $pattern (${links[*]}): check that the adapters are present and in Ethernet mode, and that mlx5_ib is loaded"
+say "the fabric links are ${links[*]}"
 
 # Whether each link is up, or waits for its cable alone, and has the fabric's MTU, where the kernel says.
 in_place() {

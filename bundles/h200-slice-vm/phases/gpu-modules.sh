@@ -39,12 +39,12 @@ bring_driver() {
 mapfile -t switches < <(pci_functions 10de 0680)
 mapfile -t gpus < <(pci_functions "$GPUAAS_SLICE_GPU_VENDOR" "$GPUAAS_SLICE_GPU_CLASS")
 if ((${#switches[@]} == 0)); then
-    say "unchanged: no NVSwitch joins the GPUs, so nobody asks for their module IDs"
+    say "unchanged: no NVSwitch connects the GPUs, so their module IDs are not needed"
     exit 0
 fi
 identity=$(hardware)
 if [[ -z $identity ]]; then
-    say "warning: the firmware names neither chassis nor board (/sys/class/dmi/id), so the module IDs of the GPUs cannot be kept"
+    say "warning: the firmware identifies neither the chassis nor the board (/sys/class/dmi/id), so the module IDs of the GPUs cannot be recorded"
     exit 0
 fi
 line="<!-- gpuaas hardware: $identity -->"
@@ -55,7 +55,7 @@ if [[ -f $file ]] && grep -qxF -- "$line" "$file" && covers "$(<"$file")"; then
 fi
 for gpu in "${gpus[@]}"; do
     if [[ $(pci_driver "$gpu") == vfio-pci ]]; then
-        say "warning: $gpu is bound to vfio-pci and its module ID is not on record: \`gpuaas node reimage $GPUAAS_HOSTNAME\` deploys the host again and records it"
+        say "warning: $gpu is bound to vfio-pci and its module ID is not recorded: run \`gpuaas node reimage $GPUAAS_HOSTNAME\`, which deploys the host again and records it"
         exit 0
     fi
 done
@@ -64,13 +64,13 @@ if ! covers "$answer" && [[ $GPUAAS_SLICE_INSTALL_PACKAGES == 1 && -n $GPUAAS_SL
     bring_driver
     # The host's own settings keep the driver away from GPUs that are to be guests'.
     if ! dry; then
-        kernel_do modprobe --ignore-install nvidia || say "warning: the kernel that runs does not load the module nvidia"
+        kernel_do modprobe --ignore-install nvidia || say "warning: the running kernel cannot load the module nvidia"
         answer=$(host_ask nvidia-smi -q -x 2>/dev/null || true)
     fi
 fi
 if dry; then say "would change $record" && exit 0; fi
 if ! covers "$answer"; then
-    say "warning: nvidia-smi does not name a module ID for each of ${#gpus[@]} GPUs: use an image with NVIDIA's driver, or name its packages in record_packages"
+    say "warning: nvidia-smi does not report a module ID for each of the ${#gpus[@]} GPUs: use an image with NVIDIA's driver, or list its packages in record_packages"
     exit 0
 fi
 place "$record" 0644 <<<"$answer

@@ -76,7 +76,7 @@ in_effect() {
 }
 
 if live && ! command -v update-grub >/dev/null; then
-    fail "there is no update-grub (package grub2-common): with another boot loader the arguments have to be set there"
+    fail "update-grub is not installed (package grub2-common): if the host has another boot loader, set the kernel arguments there"
 fi
 text=$(completed)
 place "$grub" 0644 <<<"$text"

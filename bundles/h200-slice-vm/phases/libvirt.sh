@@ -14,7 +14,7 @@ mount=/etc/systemd/system/dev-hugepages1G.mount
 place "$mount" 0644 <<UNIT
 # Written by ${GPUAAS_BUNDLE%@*}.
 [Unit]
-Description=Pages of 1 GiB for guests
+Description=1 GiB huge pages for guests
 DefaultDependencies=no
 Before=libvirtd.service
 ConditionPathExists=/sys/kernel/mm/hugepages/hugepages-1048576kB
@@ -60,4 +60,6 @@ network_off() {
         if host_ask virsh -q net-list --name | grep -qx default; then host_do virsh -q net-destroy default; fi
     fi
 }
-after_change libvirt-default-network "$drop_in" -- network_off
+# Whether libvirt's own network is down, which a person or an upgrade of its package may start.
+network_is_off() { ! host_ask virsh -q net-list --name 2>/dev/null | grep -qx default; }
+in_effect=network_is_off after_change libvirt-default-network "$drop_in" -- network_off

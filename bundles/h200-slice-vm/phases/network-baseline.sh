@@ -47,10 +47,20 @@ place "$rules" 0644 <<<"${template//@BRIDGE@/$GPUAAS_SLICE_BRIDGE}"
 place "$program" 0755 <"$GPUAAS_BUNDLE_DIR/files/$name"
 place "$unit" 0644 <"$GPUAAS_BUNDLE_DIR/files/$name.service"
 
+# Whether Docker lets guests through: it sets the policy of FORWARD to drop, and its restart takes other rules away.
+docker_lets_guests() {
+    local chain=FORWARD
+    if ! host_ask iptables -w 10 -S FORWARD 2>/dev/null | grep -qx -- '-P FORWARD DROP'; then return 0; fi
+    if host_ask iptables -w 10 -S DOCKER-USER >/dev/null 2>&1; then chain=DOCKER-USER; fi
+    host_ask iptables -w 10 -C "$chain" -i "$GPUAAS_SLICE_BRIDGE" -j ACCEPT 2>/dev/null &&
+        host_ask iptables -w 10 -C "$chain" -o "$GPUAAS_SLICE_BRIDGE" -m conntrack --ctstate ESTABLISHED,RELATED,DNAT -j ACCEPT 2>/dev/null
+}
+
 # Whether nftables has the tables, which a flush or another program's restart takes away, and the kernel
 # forwards.
 loaded() {
-    host_ask nft list table ip gpuaas_slice >/dev/null 2>&1 &&
+    docker_lets_guests &&
+        host_ask nft list table ip gpuaas_slice >/dev/null 2>&1 &&
         host_ask nft list table inet gpuaas_guests >/dev/null 2>&1 &&
         [[ $(cat -- "$(at /proc/sys/net/ipv4/ip_forward)" 2>/dev/null) == 1 ]]
 }

@@ -12,7 +12,8 @@ place "$program" 0755 <"$GPUAAS_BUNDLE_DIR/files/$name"
 place "$unit" 0644 <"$GPUAAS_BUNDLE_DIR/files/$name.service"
 
 # NVIDIA's driver takes no GPU of a guest, neither at boot nor when a program asks for it.
-place /etc/modprobe.d/gpuaas-slice.conf 0644 <<CONF
+conf=/etc/modprobe.d/gpuaas-slice.conf
+place "$conf" 0644 <<CONF
 # Written by ${GPUAAS_BUNDLE%@*}: GPUs are for guests.
 blacklist nouveau
 blacklist nvidiafb
@@ -25,9 +26,21 @@ install nvidia_modeset /bin/false
 blacklist nvidia_uvm
 install nvidia_uvm /bin/false
 CONF
+# A driver in the initramfs takes the GPUs before the root file system, and so this file, can be read: the
+# initramfs has a copy of its own. An image that is older than the file lacks it.
+initramfs_has_it() {
+    local image
+    for image in "$(at /boot)"/initrd.img-*; do
+        if [[ "$(at "$conf")" -nt $image ]]; then return 1; fi
+    done
+}
+if [[ -x $(at /usr/sbin/update-initramfs) ]] && compgen -G "$(at /boot)/initrd.img-*" >/dev/null; then
+    in_effect=initramfs_has_it after_change initramfs-gpuaas-slice "$conf" -- host_do update-initramfs -u -k all
+fi
+
 mapfile -t switches < <(pci_functions "$GPUAAS_SLICE_GPU_VENDOR" 0680)
 if ((${#switches[@]})); then
-    say "note: ${#switches[@]} NVSwitches join the GPUs: guests that are to be apart need partitions of them, which NVIDIA's fabric manager makes where the switches are, in a service guest or on this host"
+    say "note: ${#switches[@]} NVSwitches connect the GPUs: isolated guests need NVSwitch partitions, which NVIDIA's fabric manager creates on the host or service guest that has the switches"
 fi
 
 # The driver's own daemons hold the GPUs open, and unbinding would wait for them for ever.
@@ -54,5 +67,5 @@ else
     unit_enabled "$name.service"
     # The boot starts it with these files; nobody need do it again.
     after_change "unit-$name.service" "$unit" "$program" /etc/gpuaas/slice.env -- true
-    say "$name starts with the next boot: the kernel has no IOMMU groups yet"
+    say "$name starts at the next boot: the kernel has no IOMMU groups yet"
 fi

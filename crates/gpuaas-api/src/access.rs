@@ -108,7 +108,7 @@ fn row(request: &Request) -> ApiResult<&'static OperationRow> {
         ref method => method.as_str(),
     };
     operation(method, path).ok_or_else(|| {
-        let detail = format!("no role may send {method} {path}");
+        let detail = format!("no role is allowed to send {method} {path}");
         problem(ProblemCode::RoleMissing).with_detail(detail).into()
     })
 }

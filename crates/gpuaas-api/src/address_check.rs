@@ -33,17 +33,17 @@ pub(crate) fn mac(field: &str, text: &str) -> Result<String, Problem> {
     let pairs: Vec<&str> = text.split(':').collect();
     let is_pair = |pair: &&str| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit());
     if pairs.len() != 6 || !pairs.iter().all(is_pair) {
-        return Err(invalid(field, "a MAC address is six pairs of hexadecimal digits")
+        return Err(invalid(field, "expected six pairs of hexadecimal digits")
             .with_hint("write it as 3c:ec:ef:00:11:22"));
     }
     if text == "00:00:00:00:00:00" {
-        return Err(invalid(field, "this address belongs to no interface"));
+        return Err(invalid(field, "00:00:00:00:00:00 is not the address of an interface"));
     }
     let first = u8::from_str_radix(pairs[0], 16).unwrap_or_default();
     if first & 1 == 1 {
-        let message = format!("invalid MAC address {text:?}: it is of a group of interfaces");
+        let message = format!("invalid MAC address {text:?}: it is a multicast address");
         return Err(invalid(field, message)
-            .with_hint("give the address of one interface, whose first pair is even"));
+            .with_hint("give the address of a single interface: its first pair is even"));
     }
     Ok(text)
 }
@@ -53,10 +53,9 @@ pub(crate) fn bmc_address(text: &str) -> Result<String, Problem> {
     let text = text.trim();
     if let Ok(address) = text.parse::<IpAddr>() {
         if let Some(kind) = nobodys(address) {
-            let message =
-                format!("invalid BMC address {address}: it is {kind} and can be no BMC's");
+            let message = format!("invalid BMC address {address}: a BMC cannot have {kind}");
             return Err(invalid("bmc_address", message).with_hint(
-                "read the address at the BMC: ipmitool lan print prints 0.0.0.0 while it has none",
+                "read the address on the BMC: ipmitool lan print shows 0.0.0.0 if none is set",
             ));
         }
         return Ok(address.to_string());
@@ -75,7 +74,7 @@ fn nobodys(address: IpAddr) -> Option<&'static str> {
         address if address.is_unspecified() => Some("the unspecified address"),
         address if address.is_loopback() => Some("a loopback address"),
         address if address.is_multicast() => Some("a multicast address"),
-        IpAddr::V4(address) if address.octets()[0] == 0 => Some("an address of this network"),
+        IpAddr::V4(address) if address.octets()[0] == 0 => Some("an address in 0.0.0.0/8"),
         IpAddr::V4(address) if address.is_broadcast() => Some("the broadcast address"),
         _ => None,
     }

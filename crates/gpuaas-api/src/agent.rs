@@ -45,10 +45,10 @@ const MOST_CHECKS: usize = 200;
 /// Timeline event for a change of an agent's troubles; empty: they are over.
 fn troubles_event(at: Timestamp, run_id: RunId, troubles: &str) -> TimelineEvent {
     if troubles.is_empty() {
-        let text = "the agent says that nothing keeps it from its work any more";
+        let text = "the agent reported that all its problems are resolved";
         return agent_event(at, run_id, None, TimelineCode::AgentWell, text.to_owned());
     }
-    let text = format!("the agent says what keeps it from its work: {troubles}");
+    let text = format!("the agent reported problems: {troubles}");
     agent_event(at, run_id, None, TimelineCode::AgentTroubled, text)
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn heartbeat(
         .map(|t| check::plain_text(t, TROUBLE_CHARS))
         .collect();
     let troubles = troubles.join(", ");
-    let text = format!("the agent says that it lives, {uptime:.0} s after the host booted");
+    let text = format!("the agent sent its first heartbeat, {uptime:.0} s after the host booted");
     let beat = ReceivedHeartbeat {
         node_id: agent.node_id,
         run_id: agent.run_id,
@@ -130,13 +130,13 @@ pub(crate) async fn gates(
         }
         let name = after.gate.as_str();
         let text = if after.checks.is_empty() {
-            format!("the agent says that {name} is not evaluated: it has no host to look at")
+            format!("the agent cannot evaluate gate {name}: it has no host to check")
         } else if after.passed {
-            format!("the agent says that {name} is open: {} checks pass", after.checks.len())
+            format!("the agent reported gate {name} open: {} checks pass", after.checks.len())
         } else {
-            let class = after.class.map_or("nobody looked", GateClass::as_str);
+            let class = after.class.map_or("no class", GateClass::as_str);
             let red = red(after).join(", ");
-            format!("the agent says that {name} is shut ({class}): {red}")
+            format!("the agent reported gate {name} closed ({class}): {red}")
         };
         Some(agent_event(now, run_id, None, TimelineCode::gate(after.gate, after.passed), text))
     };
@@ -260,7 +260,7 @@ impl FromRequestParts<Ctx> for ReportingAgent {
         let agent = Agent::from_request_parts(parts, ctx).await?;
         let Key(task) = Key::from_request_parts(parts, ctx).await?;
         let task_id: TaskId = task.parse().map_err(|_| {
-            problem(ProblemCode::TaskNotFound).with_detail("the address names no task identifier")
+            problem(ProblemCode::TaskNotFound).with_detail("the URL contains no valid task ID")
         })?;
         let (bytes, beyond) = match ctx.store.task_spec(agent.node_id, task_id).await? {
             None => (MAX_FOREIGN_RESULT_BYTES, ProblemCode::TaskNotFound),
@@ -293,10 +293,10 @@ pub(crate) async fn task_result(
     }
     let step = ctx.store.run(agent.run_id).await?.step;
     let text = if result.succeeded {
-        format!("the agent says that it finished a task with {} findings", result.findings.len())
+        format!("the agent finished a task with {} findings", result.findings.len())
     } else {
         let message = check::plain_text(&result.message, MESSAGE_CHARS);
-        format!("the agent says that it could not do a task: {message}")
+        format!("the agent could not complete a task: {message}")
     };
     let history =
         vec![agent_event(now, agent.run_id, Some(step), TimelineCode::TaskFinished, text)];

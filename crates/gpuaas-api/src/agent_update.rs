@@ -34,12 +34,15 @@ pub(crate) async fn complete(
     if !(version.is_empty() && digest.is_empty() && url.is_empty() && floor.is_empty())
         || *size_bytes != 0
     {
-        let detail = "version, digest, size, URL and floor are the control plane's to say";
+        let detail = "only the control plane sets version, digest, size, URL and floor";
         return Err(problem(ProblemCode::AgentSourceForeign).with_detail(detail).into());
     }
     let agent = if bundle.is_empty() {
         ctx.settings.agent.clone().ok_or_else(|| {
-            invalid("operation.bundle", "this control plane has no agent of its own; name one")
+            invalid(
+                "operation.bundle",
+                "this control plane has no agent of its own: name an agent bundle",
+            )
         })?
     } else {
         published(ctx, &listed.site, bundle).await?
@@ -50,8 +53,7 @@ pub(crate) async fn complete(
         && wanted < lowest
     {
         let (hostname, version) = (&listed.node.hostname, &agent.version);
-        let detail =
-            format!("the agent of {hostname} says that it is {floor}, and this is {version}");
+        let detail = format!("the agent of {hostname} reports version {floor}; {version} is older");
         return Err(problem(ProblemCode::AgentDowngrade).with_detail(detail).into());
     }
     *version = agent.version;

@@ -29,14 +29,14 @@ pub(crate) fn add(said: &mut Explanation, waiting: &[StoredApproval]) {
     if said.run.as_ref().is_some_and(|run| run.status.is_open()) {
         return;
     }
-    said.waiting_for = Some(format!("another person to decide on {}", first.summary));
+    said.waiting_for = Some(format!("a second approver to decide on {}", first.summary));
     said.code = Some(ProblemCode::SecondPersonNeeded.as_str().to_owned());
     said.since = Some(first.requested_at);
     said.deadline = Some(first.expires_at);
     let command = format!("gpuaas approval approve {} --reason WHY", first.id);
     let who = &first.requester.name;
-    said.next_action = format!("another person than {who} decides: `{command}`");
-    said.actions = vec![ParkAction { command, needs: format!("another person than {who}") }];
+    said.next_action = format!("ask an approver other than {who} to run `{command}`");
+    said.actions = vec![ParkAction { command, needs: format!("an approver other than {who}") }];
     if let Some(last) = said.text.last_mut() {
         *last = format!("Next: {}.", said.next_action);
     }
@@ -45,7 +45,7 @@ pub(crate) fn add(said: &mut Explanation, waiting: &[StoredApproval]) {
 fn line(one: &StoredApproval) -> String {
     let (who, expires_at, id) = (&one.requester.name, one.expires_at, one.id);
     format!(
-        "We believe: {} that {who} asked waits for another person until {expires_at} (approval {id}).",
+        "Pending approval {id}: {}, requested by {who}; it expires at {expires_at}.",
         one.summary
     )
 }

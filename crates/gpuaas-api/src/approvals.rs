@@ -131,7 +131,7 @@ pub(crate) async fn execute_decided(ctx: &Ctx) -> ApiResult<usize> {
     let count = decided.len();
     for stored in decided {
         let id = stored.id;
-        tracing::info!(approval = %id, "an approved request is executed that had no effect yet");
+        tracing::info!(approval = %id, "executing an approved request that had no effect yet");
         match present_requester(ctx, &stored.requester).await {
             Ok(requester) => {
                 let request = ctx.store.held_request(id).await?;
@@ -160,7 +160,7 @@ pub(crate) async fn deny(
     Ok(Json(whole_view(&ctx, id).await?))
 }
 
-/// The request that an identifier, or the begin of one that no other has, names.
+/// The request named by an identifier or a unique prefix of one.
 ///
 /// # Errors
 /// `approval_not_found`, `id_ambiguous`; the database's.
@@ -190,7 +190,8 @@ async fn decidable(
     };
     let (code, detail) = match refused {
         VerdictRefusal::OwnRequest => {
-            let detail = format!("{} and {} are one person", stored.requester.name, caller.name());
+            let detail =
+                format!("{} and {} are the same person", stored.requester.name, caller.name());
             (ProblemCode::ApprovalOwnRequest, detail)
         }
         VerdictRefusal::Expired => {
@@ -198,7 +199,7 @@ async fn decidable(
         }
         VerdictRefusal::Decided(state) => {
             let by = stored.decided_by.as_deref().unwrap_or_default();
-            (ProblemCode::ApprovalDecided, format!("it is {state}, by {by}"))
+            (ProblemCode::ApprovalDecided, format!("it is already {state}, by {by}"))
         }
     };
     Err(problem(code).with_detail(detail).into())
@@ -225,7 +226,7 @@ pub(crate) async fn present_requester(
             Ok(requester)
         }
         None => {
-            let detail = format!("the token of {} was taken back, or has expired", requester.name);
+            let detail = format!("the token of {} was revoked or has expired", requester.name);
             Err(problem(ProblemCode::ApprovalOutdated).with_detail(detail).into())
         }
     }
@@ -240,10 +241,8 @@ fn verdict(
 ) -> ApiResult<ApprovalVerdict> {
     let (decided_by, reason) = caller.actor_and_reason(&said.actor, &said.reason)?;
     let (action, verb, code) = match verdict {
-        Verdict::Approve => {
-            (AuditAction::ApprovalApprove, "agreed to", TimelineCode::ApprovalGiven)
-        }
-        Verdict::Deny => (AuditAction::ApprovalDeny, "said no to", TimelineCode::ApprovalDenied),
+        Verdict::Approve => (AuditAction::ApprovalApprove, "approved", TimelineCode::ApprovalGiven),
+        Verdict::Deny => (AuditAction::ApprovalDeny, "denied", TimelineCode::ApprovalDenied),
     };
     let who = &stored.requester.name;
     let line = TimelineEvent {
@@ -252,7 +251,7 @@ fn verdict(
         step: None,
         source: Source::Operator,
         code: code.into(),
-        text: format!("{decided_by} {verb} what {who} asked, {}: {reason}", stored.summary),
+        text: format!("{decided_by} {verb} the request by {who}, {}: {reason}", stored.summary),
     };
     let audit = NewAuditEntry {
         actor: decided_by.clone(),
@@ -360,7 +359,7 @@ async fn continue_otherwise(
 
 fn typed<T: DeserializeOwned>(body: Value) -> ApiResult<Body<T>> {
     serde_json::from_value(body).map(Body).map_err(|error| {
-        tracing::error!(%error, "a request that was kept is of another version");
+        tracing::error!(%error, "a stored request was written by another version");
         problem(ProblemCode::ApprovalOutdated).into()
     })
 }

@@ -32,7 +32,7 @@ pub(crate) struct Filter {
     /// Of this moment or later.
     #[schemars(with = "Option<text::TimestampText>")]
     since: Option<String>,
-    /// Only what this lets pass, such as `action~node. result!=done`.
+    /// Filter expression, such as `action~node. result!=done`.
     #[schemars(length(max = 2000))]
     filter: Option<String>,
     /// After this entry, in the order of the list.
@@ -52,7 +52,7 @@ pub(crate) async fn list(
     let since = asked.since.map(|text| {
         Timestamp::from_rfc3339(&text).ok_or_else(|| {
             problem(ProblemCode::InvalidQuery)
-                .with_detail(format!("since is no moment: {text:?}"))
+                .with_detail(format!("invalid since {text:?}: expected an RFC 3339 time"))
                 .with_hint("write it as 2026-11-23T14:05:00Z")
         })
     });

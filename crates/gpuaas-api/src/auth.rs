@@ -29,7 +29,7 @@ const FIRST_ADMIN: TokenId = TokenId(Uuid::from_u128(0x7a0_8000_0000_0000_0001))
 /// When the operating system gives no random bytes.
 pub fn propose_admin_token() -> Result<String, StoreError> {
     mint("gpadmin").map_err(|_| StoreError::Unavailable {
-        detail: "the operating system gives no random bytes".to_owned(),
+        detail: "cannot read random bytes from the operating system".to_owned(),
     })
 }
 
@@ -185,8 +185,7 @@ pub(crate) async fn judge<T>(
 
 /// A good token in the wrong run.
 pub(crate) fn other_run(run: impl std::fmt::Display) -> Problem {
-    problem(ProblemCode::TokenOfOtherRun)
-        .with_detail(format!("this token is for another run than {run}"))
+    problem(ProblemCode::TokenOfOtherRun).with_detail(format!("this token is not for run {run}"))
 }
 
 /// The credential of a request.
@@ -224,7 +223,7 @@ async fn why_unknown(ctx: &Ctx, hash: &[u8; 32], purpose: TokenPurpose) -> Refus
 /// A good credential in the wrong place.
 pub(crate) fn wrong_purpose(is: TokenPurpose, wanted: &str) -> Problem {
     problem(ProblemCode::TokenWrongPurpose)
-        .with_detail(format!("this is a credential for {}; {wanted} is wanted here", is.as_str()))
+        .with_detail(format!("this is a credential for {}; expected {wanted}", is.as_str()))
 }
 
 /// What a credential is for, good or not; none: nobody knows it. Costs up to four reads, on paths

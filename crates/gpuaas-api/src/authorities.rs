@@ -72,7 +72,8 @@ pub fn new_authority(
     cross_pem: Option<String>,
 ) -> Result<NewAuthority, AuthorityError> {
     let read = certificate_lifetimes(certificate_pem)?.into_iter().next();
-    let read = read.ok_or_else(|| AuthorityError::Broken("it has no certificate".to_owned()))?;
+    let read =
+        read.ok_or_else(|| AuthorityError::Broken("it contains no certificate".to_owned()))?;
     Ok(NewAuthority {
         certificate_pem: certificate_pem.to_owned(),
         digest: read.sha256,
@@ -90,7 +91,7 @@ fn own_issuer(ctx: &Ctx) -> ApiResult<Arc<Issuer>> {
 }
 
 fn broken(error: &AuthorityError) -> Problem {
-    tracing::error!(%error, "the certificate authority cannot be changed");
+    tracing::error!(%error, "cannot change the certificate authority");
     problem(error.code()).with_detail(error.to_string())
 }
 

@@ -107,7 +107,7 @@ impl CheckedManifest {
         let mut faults = Vec::new();
         check_fields(&spec, &mut faults);
         match ctx.store.batch(&spec.name).await {
-            Ok(_) => push_fault(&mut faults, "spec.name", "a batch of this name exists"),
+            Ok(_) => push_fault(&mut faults, "spec.name", "a batch with this name already exists"),
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -150,7 +150,7 @@ impl CheckedManifest {
                 (false, false) => ProblemCode::BatchInvalid,
             };
             let mut refusal = problem(code)
-                .with_detail(format!("{}; nothing was made", counted(faults.len(), "mistake")));
+                .with_detail(format!("{}; nothing was created", counted(faults.len(), "mistake")));
             refusal.errors = faults;
             return Err(refusal.into());
         };
@@ -176,7 +176,7 @@ impl CheckedManifest {
         accepted.batch_id = Some(id);
         let Self { spec, site, profile, machines } = self;
         let text = format!(
-            "{} asked for it in batch {} at site {} with profile {} revision {}",
+            "{} requested the onboarding in batch {} at site {} with profile {} revision {}",
             actor, spec.name, spec.site, spec.profile, profile.revision
         );
         let line = TimelineEvent {
@@ -236,7 +236,7 @@ fn record_missing<T>(
     match looked {
         Ok(thing) => Ok(Some(thing)),
         Err(StoreError::NotFound { what, key }) => {
-            push_fault(faults, field, format!("there is no {what} {key}"));
+            push_fault(faults, field, format!("{what} {key} does not exist"));
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -248,13 +248,17 @@ fn check_fields(spec: &BatchSpec, faults: &mut Vec<FieldError>) {
         faults.extend(wrong.errors);
     }
     if !(0.0..=1.0).contains(&spec.stop_at_failure_ratio) {
-        push_fault(faults, "spec.stop_at_failure_ratio", "a share is 0 to 1");
+        push_fault(faults, "spec.stop_at_failure_ratio", "expected a ratio from 0 to 1");
     }
     let count = spec.machines.len();
     if !(1..=MOST_MACHINES).contains(&count) {
         push_fault(faults, "spec.machines", format!("expected 1 to {MOST_MACHINES} machines"));
     } else if spec.canary as usize > count {
-        push_fault(faults, "spec.canary", format!("there are only {count} machines"));
+        push_fault(
+            faults,
+            "spec.canary",
+            format!("expected at most {count}, the number of machines"),
+        );
     }
 }
 
@@ -399,7 +403,7 @@ async fn hold_resume(
         site,
         node_id: None,
         summary: format!(
-            "a resume of batch {}: {} with profile {} revision {}, not {}",
+            "the resume of batch {}: {} with profile {} revision {} instead of {}",
             batch.spec.name,
             counted(waiting, "machine"),
             profile.status.name,

@@ -58,7 +58,7 @@ async fn read_json(request: Request, ctx: &Ctx) -> ApiResult<(Bytes, Option<Open
         return Ok((bytes, None));
     }
     let Some(owner) = parts.extensions.remove::<BodyOwner>() else {
-        tracing::error!(path = parts.uri.path(), "a body is read without a credential");
+        tracing::error!(path = parts.uri.path(), "a request body was read without a credential");
         return Err(problem(ProblemCode::Internal).into());
     };
     let at_most = BodyLimit { bytes: MAX_BODY_BYTES, beyond: ProblemCode::BodyTooLarge };
@@ -109,7 +109,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Keys<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let path = Path::<T>::from_request_parts(parts, state).await;
         path.map(|Path(keys)| Self(keys)).map_err(|_| {
-            problem(ProblemCode::NotFound).with_detail("the address is not UTF-8").into()
+            problem(ProblemCode::NotFound).with_detail("the URL path is not valid UTF-8").into()
         })
     }
 }
@@ -142,7 +142,7 @@ pub(crate) struct Accepted {
 pub(crate) struct SitePageFilter<C> {
     /// Only of this site.
     pub(crate) site: Option<String>,
-    /// Only what this lets pass, such as `site=s1,s2`.
+    /// Filter expression, such as `site=s1,s2`.
     #[schemars(length(max = 2000))]
     pub(crate) filter: Option<String>,
     /// After this item, in the order of the list.
@@ -159,7 +159,7 @@ pub(crate) struct SitePageFilter<C> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WholeListFilter {
-    /// Only what this lets pass, such as `name~rack`.
+    /// Filter expression, such as `name~rack`.
     #[schemars(length(max = 2000))]
     pub(crate) filter: Option<String>,
 }

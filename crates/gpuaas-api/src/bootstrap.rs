@@ -111,13 +111,14 @@ pub(crate) async fn artifact(
     let file = match opened {
         Ok(Ok(file)) => file,
         Ok(Err(error)) => {
-            tracing::error!(%error, %digest, "an artifact cannot be read");
+            tracing::error!(%error, %digest, "cannot read an artifact");
             return Err(problem(ProblemCode::Internal).into());
         }
         Err(_) => return Err(problem(ProblemCode::Internal).into()),
     };
     let (file, size_bytes) = file.ok_or_else(|| {
-        problem(ProblemCode::ArtifactNotFound).with_detail(format!("there is no artifact {digest}"))
+        problem(ProblemCode::ArtifactNotFound)
+            .with_detail(format!("artifact {digest} does not exist"))
     })?;
     let stream = ReaderStream::with_capacity(tokio::fs::File::from_std(file), CHUNK_BYTES);
     let headers = [
@@ -239,8 +240,8 @@ fn text(request: &BootstrapProgress, message: &str) -> String {
         ProgressStatus::Failed => "failed",
     };
     if message.is_empty() {
-        format!("the {phase} says that it {status}")
+        format!("the {phase} {status}")
     } else {
-        format!("the {phase} says that it {status}: {message}")
+        format!("the {phase} {status}: {message}")
     }
 }

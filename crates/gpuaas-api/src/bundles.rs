@@ -46,7 +46,7 @@ const WORD_CHARS: usize = 200;
 /// The same words as the catalog's own.
 pub(crate) fn refused(error: &CatalogError) -> Problem {
     if let CatalogError::Io(error) = error {
-        tracing::error!(%error, "the artifact store cannot be written");
+        tracing::error!(%error, "cannot write to the artifact store");
         return problem(ProblemCode::Internal);
     }
     let code = ProblemCode::from_code(error.code()).unwrap_or(ProblemCode::Internal);
@@ -64,14 +64,16 @@ pub(crate) fn delivery_refusal(error: DeliveryError) -> Refusal {
             let first = bundles.first().cloned().unwrap_or_default();
             problem(ProblemCode::BundleNotApproved)
                 .with_detail(format!("{} is not approved for site {site}", bundles.join(", ")))
-                .with_hint(format!("`gpuaas bundle approve {first} --site {site} --reason WHY`"))
+                .with_hint(format!(
+                    "approve it: `gpuaas bundle approve {first} --site {site} --reason WHY`"
+                ))
                 .into()
         }
     }
 }
 
 pub(crate) fn checked_label(field: &str, text: &str) -> Result<String, Problem> {
-    check::words(field, text, WORD_CHARS, "say who, or why")
+    check::words(field, text, WORD_CHARS, "expected a name")
 }
 
 /// `POST /api/v1/bundles`. The same bytes again are taken and change nothing.
@@ -176,8 +178,9 @@ pub(crate) async fn limit_archives(
     next: Next,
 ) -> ApiResult<Response> {
     let Ok(permit) = Arc::clone(ctx.archive_permits()).try_acquire_owned() else {
-        let detail = format!("{ARCHIVE_PERMITS} archives are being sent: expected fewer at once");
-        let hint = "wait as long as the header `Retry-After` says, and send the request again";
+        let detail =
+            format!("too many archive transfers: at most {ARCHIVE_PERMITS} at a time are allowed");
+        let hint = "retry after the time in the `Retry-After` header";
         let busy = problem(ProblemCode::TooManyRequests).with_detail(detail).with_hint(hint);
         return Err(busy.into());
     };
@@ -208,11 +211,11 @@ pub(crate) async fn archive(
     let bytes = match read.await {
         Ok(Ok(Some(bytes))) => bytes,
         Ok(Ok(None)) => {
-            let detail = format!("there is no artifact {digest}");
+            let detail = format!("artifact {digest} does not exist");
             return Err(problem(ProblemCode::ArtifactNotFound).with_detail(detail).into());
         }
         Ok(Err(error)) => {
-            tracing::error!(%error, %digest, "an artifact cannot be read");
+            tracing::error!(%error, %digest, "cannot read an artifact");
             return Err(problem(ProblemCode::Internal).into());
         }
         Err(_) => return Err(problem(ProblemCode::Internal).into()),
@@ -356,11 +359,11 @@ pub(crate) async fn trust(
 ) -> ApiResult<(StatusCode, Json<BundleKeyView>)> {
     let name = checked_label("name", &asked.name)?;
     if name.starts_with(OWN_NAME) {
-        return Err(invalid("name", "that is the control plane's own key").into());
+        return Err(invalid("name", "this name is reserved for the control plane's own key").into());
     }
     let key: PublicKey = asked.key.parse().map_err(|_| {
         invalid("key", "expected 32 bytes in base64")
-            .with_hint("`gpuaas bundle key FILE` makes one and prints it")
+            .with_hint("create a key and print it: `gpuaas bundle key FILE`")
     })?;
     let view = BundleKeyView { name, key: key.to_string(), until: asked.until };
     let (name, public_key) = (view.name.clone(), view.key.clone());
@@ -401,7 +404,7 @@ pub(crate) async fn pins(
             return Ok(Vec::new());
         }
         let field = format!("{prefix}site_bootstrap_inputs");
-        return Err(invalid(&field, "there is no site bundle whose inputs they are"));
+        return Err(invalid(&field, "these inputs require site_bootstrap_bundle_ref"));
     }
     let pins = bundles::find_or_refresh(store, catalog, |catalog| catalog.pins(reference)).await;
     let pins = pins.map_err(|error| in_field("site_bootstrap_bundle_ref", error))?;
@@ -466,10 +469,10 @@ pub(crate) fn check_site(site: &SiteResource, profile: &ProfileResource) -> ApiR
         return Ok(());
     }
     let known = sites.join(",");
-    let detail = format!("profile {name} is for {}, and not for {site}", sites.join(", "));
+    let detail = format!("profile {name} is only for {}, not for {site}", sites.join(", "));
     let hint = format!(
-        "take another profile, `gpuaas profile list` shows them, or \
-         `gpuaas profile set {name} sites={known},{site}`"
+        "choose another profile from `gpuaas profile list`, or allow the site: `gpuaas profile set \
+         {name} sites={known},{site}`"
     );
     Err(problem(ProblemCode::ProfileNotForSite).with_detail(detail).with_hint(hint).into())
 }

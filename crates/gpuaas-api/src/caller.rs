@@ -175,7 +175,7 @@ impl Caller {
         }
         let has: Vec<&str> = self.grants.iter().map(|grant| grant.role.as_str()).collect();
         let detail = format!(
-            "{} has the role {}; {} {} wants {}",
+            "{} has the role {}; {} {} requires {}",
             self.name,
             has.join(" and "),
             row.method,
@@ -215,7 +215,7 @@ impl Caller {
             .collect();
         let there = site.map_or_else(|| "everywhere".to_owned(), |site| format!("at {site}"));
         let detail = format!(
-            "{} is {} at {}, and not {there}",
+            "{} is {} at {}, not {there}",
             self.name,
             self.needs,
             if sites.is_empty() { "no site".to_owned() } else { sites.join(", ") }
@@ -231,7 +231,7 @@ impl FromRequestParts<Ctx> for Caller {
         parts.extensions.get().cloned().ok_or_else(|| {
             tracing::error!(
                 path = parts.uri.path(),
-                "an operation is reached without a credential"
+                "an operation was reached without a credential"
             );
             problem(ProblemCode::Internal).into()
         })

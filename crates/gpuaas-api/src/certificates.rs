@@ -73,7 +73,7 @@ pub(crate) fn of_its_run(agent: &Agent, run_id: RunId) -> Result<(), Problem> {
     if run_id == agent.run_id {
         return Ok(());
     }
-    let detail = format!("the credential was given in run {}", agent.run_id);
+    let detail = format!("the credential was issued in run {}", agent.run_id);
     Err(problem(ProblemCode::RunMismatch).with_detail(detail))
 }
 
@@ -149,20 +149,23 @@ fn check_certificate(
     if !shown.ours {
         return refuse(
             ProblemCode::CertificateWrongAuthority,
-            format!("is not ours: {}", shown.why_not),
+            format!("was not issued by a trusted authority: {}", shown.why_not),
         );
     }
     let Some(known) = known else {
         let of = shown.node_id.map_or_else(|| "no node".to_owned(), |id| format!("node {id}"));
         return refuse(
             ProblemCode::CertificateUnknown,
-            format!("names {of} and was never handed out here"),
+            format!("names {of} and was not issued by this control plane"),
         );
     };
     if shown.node_id == Some(known.node_id) || known.ended.is_some() {
         return check_record(serial, &known, now).map(|()| known);
     }
-    refuse(ProblemCode::CertificateUnknown, "names another node than it was given to".to_owned())
+    refuse(
+        ProblemCode::CertificateUnknown,
+        "names a different node than the one it was issued to".to_owned(),
+    )
 }
 
 /// Checks that a certificate was not withdrawn, and its validity period.
@@ -186,13 +189,13 @@ fn check_record(serial: &str, known: &StoredCertificate, now: Timestamp) -> Resu
     if now < from {
         return refuse(
             ProblemCode::CertificateNotYetValid,
-            format!("is good from {from}; it is {now} here"),
+            format!("is valid from {from}; the time here is {now}"),
         );
     }
     if now > to {
         return refuse(
             ProblemCode::CertificateExpired,
-            format!("was good until {to}; it is {now} here"),
+            format!("expired at {to}; the time here is {now}"),
         );
     }
     Ok(())
@@ -213,7 +216,7 @@ pub(crate) fn requested_key(ctx: &Ctx, csr_pem: Option<&str>) -> ApiResult<Optio
 /// A failed signing request as a problem.
 fn signing_problem(error: &AuthorityError) -> Problem {
     if !matches!(error, AuthorityError::Csr(_)) {
-        tracing::error!(%error, "no certificate can be given");
+        tracing::error!(%error, "cannot issue a certificate");
     }
     problem(error.code()).with_detail(error.to_string())
 }
@@ -241,9 +244,9 @@ impl IssuedCredential {
     pub(crate) fn sentence(&self) -> String {
         match self {
             Self::Certificate(IssuedCertificate { serial, not_after, .. }) => {
-                format!("the agent has certificate {serial}, good until {not_after}")
+                format!("the agent received certificate {serial}, valid until {not_after}")
             }
-            Self::Bearer { .. } => "the agent has a credential of its own".to_owned(),
+            Self::Bearer { .. } => "the agent received its own credential".to_owned(),
         }
     }
 
@@ -308,7 +311,7 @@ pub(crate) async fn renew(
     ctx.store.check_certificate_count(now, agent.node_id).await?;
     let issued = sign(&ctx, issuer, agent.node_id, &asked.csr_pem).await?;
     let IssuedCertificate { serial, not_after, .. } = &issued;
-    let text = format!("the agent has certificate {serial}, good until {not_after}");
+    let text = format!("the agent received certificate {serial}, valid until {not_after}");
     let line = agent_event(now, agent.run_id, None, TimelineCode::CertificateRenewed, text);
     ctx.store.renew_certificate(now, from, to_new_certificate(&issued), vec![line]).await?;
     Ok(Json(to_node_certificate(issued)))

@@ -33,7 +33,10 @@ pub(crate) fn name(field: &str, text: &str) -> Result<(), Problem> {
     if is_label(text) && !text.bytes().any(|b| b.is_ascii_uppercase()) {
         return Ok(());
     }
-    Err(invalid(field, "a name is 1 to 63 of a-z, 0-9 and -, with no - at an end"))
+    Err(invalid(
+        field,
+        "expected 1 to 63 characters of a-z, 0-9 and -, with no - at the start or end",
+    ))
 }
 
 /// A short hostname, lower case.
@@ -42,14 +45,14 @@ pub(crate) fn hostname(field: &str, text: &str) -> Result<String, Problem> {
         return Ok(text.to_ascii_lowercase());
     }
     if text.trim().parse::<IpAddr>().is_ok() {
-        let message = format!("invalid hostname {text:?}: an address is no hostname");
-        return Err(invalid(field, message).with_hint("give the machine's name as MAAS shows it"));
+        let message = format!("invalid hostname {text:?}: this is an IP address");
+        return Err(invalid(field, message).with_hint("use the machine's name as MAAS shows it"));
     }
     if text.split('.').count() > 1 && text.split('.').all(is_label) {
         return Err(invalid(field, "expected a short hostname")
-            .with_hint("leave the domain away: everything from the first dot on"));
+            .with_hint("use the short hostname, without the domain"));
     }
-    Err(invalid(field, "a hostname is 1 to 63 letters, digits and -, with no - at an end"))
+    Err(invalid(field, "expected 1 to 63 letters, digits and -, with no - at the start or end"))
 }
 
 fn identifier(field: &str, text: &str, extra: &str) -> Result<(), Problem> {
@@ -57,7 +60,7 @@ fn identifier(field: &str, text: &str, extra: &str) -> Result<(), Problem> {
     if (1..=128).contains(&text.len()) && text.chars().all(fits) {
         return Ok(());
     }
-    Err(invalid(field, format!("expected 1 to 128 of letters, digits and {extra}")))
+    Err(invalid(field, format!("expected 1 to 128 characters: letters, digits and {extra}")))
 }
 
 /// What an onboarding says of the hardware, in normal form, and its hostname.
@@ -70,14 +73,14 @@ pub(crate) fn onboard(request: &OnboardRequest) -> Result<(String, NodeHardware)
             ("bmc_password", request.bmc_password.is_some()),
         ];
         if let Some((field, _)) = given.iter().find(|(_, given)| *given) {
-            return Err(invalid(field, "it needs bmc_address as well"));
+            return Err(invalid(field, "requires bmc_address"));
         }
     }
     let password = request.bmc_password.as_ref().map(SecretText::expose);
     let texts = [("bmc_user", request.bmc_user.as_deref()), ("bmc_password", password)];
     for (field, text) in texts {
         if text.is_some_and(|t| t.is_empty() || t.chars().any(char::is_control)) {
-            return Err(invalid(field, "it is empty or holds a control character"));
+            return Err(invalid(field, "must not be empty or contain control characters"));
         }
     }
     let mut mac_addresses = Vec::new();
@@ -91,15 +94,18 @@ pub(crate) fn onboard(request: &OnboardRequest) -> Result<(String, NodeHardware)
     let power_type = request.power_type.clone().unwrap_or_else(|| default_power.to_owned());
     identifier("power_type", &power_type, "_-")?;
     if power_type == "manual" && bmc.is_some() {
-        return Err(invalid("power_type", "manual drives no BMC, and a BMC address is given")
+        return Err(invalid("power_type", "manual does not use a BMC, but bmc_address is set")
             .with_hint(
-                "name the BMC's driver, such as ipmi or redfish, or leave bmc_address away",
+                "name the BMC's driver, such as ipmi or redfish, or leave bmc_address out",
             ));
     }
     let architecture = request.architecture.clone().unwrap_or_else(|| "amd64/generic".to_owned());
     identifier("architecture", &architecture, "/_-.")?;
     if architecture.split('/').count() != 2 || architecture.split('/').any(str::is_empty) {
-        return Err(invalid("architecture", "write it as amd64/generic"));
+        return Err(invalid(
+            "architecture",
+            "expected ARCHITECTURE/SUBARCHITECTURE, such as amd64/generic",
+        ));
     }
     let hardware = NodeHardware {
         bmc_address: bmc,
@@ -124,7 +130,8 @@ pub(crate) fn reports(request: &OnboardRequest) -> Result<Vec<ReportKind>, Probl
         return Err(invalid("serial", "expected 1 to 128 printable characters"));
     }
     if let Some(text) = serial.as_deref().filter(|text| is_placeholder_text(text)) {
-        let message = format!("invalid serial number {text:?}: many boards show it");
+        let message =
+            format!("invalid serial number {text:?}: many boards report this placeholder");
         return Err(invalid("serial", message).with_hint(
             "leave the serial number out; the machine's MAC or BMC address identifies it",
         ));
@@ -147,7 +154,7 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
     let at = |field: &str| format!("{prefix}{field}");
     name(&at("name"), &spec.name)?;
     if !spec.url.starts_with("http://") && !spec.url.starts_with("https://") {
-        return Err(invalid(&at("url"), "it begins with neither http:// nor https://")
+        return Err(invalid(&at("url"), "expected a URL that starts with http:// or https://")
             .with_hint("give the base URL of MAAS, such as http://maas.example:5240/MAAS"));
     }
     for (field, pem) in [("ca_pem", &spec.ca_pem), ("node_ca_pem", &spec.node_ca_pem)] {
@@ -160,10 +167,10 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
         identifier(&at("pool"), pool, "_- ")?;
     }
     if spec.pxe_vlan.is_some_and(|tag| !(0..=4094).contains(&tag)) {
-        return Err(invalid(&at("pxe_vlan"), "a VLAN tag is 0 (untagged) to 4094"));
+        return Err(invalid(&at("pxe_vlan"), "expected a VLAN tag from 0 (untagged) to 4094"));
     }
     if spec.idle_poll_seconds > LONGEST_IDLE_POLL_SECONDS {
-        let text = format!("at most {LONGEST_IDLE_POLL_SECONDS}, or 0 for the default");
+        let text = format!("expected at most {LONGEST_IDLE_POLL_SECONDS}, or 0 for the default");
         return Err(invalid(&at("idle_poll_seconds"), text));
     }
     for (index, image) in spec.approved_images.iter().enumerate() {
@@ -177,7 +184,7 @@ pub(crate) fn site(prefix: &str, spec: &SiteSpec) -> Result<(), Problem> {
     {
         return Err(invalid(
             &at(&format!("drift_policy.{kind}")),
-            format!("{action} is only for {}", adoptable().join(", ")),
+            format!("{action} is only allowed for {}", adoptable().join(", ")),
         )
         .with_hint("use report or quarantine"));
     }
@@ -208,11 +215,11 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
         return Err(invalid(&at("offline_after_seconds"), message));
     }
     if spec.max_deploy_retry_attempts > MAX_DEPLOY_RETRIES {
-        let message = format!("at most {MAX_DEPLOY_RETRIES} further deployments are allowed");
+        let message = format!("expected at most {MAX_DEPLOY_RETRIES} deploy retries");
         return Err(invalid(&at("max_deploy_retry_attempts"), message));
     }
     if spec.enable_phase2_roce && spec.fabric_mode == FabricMode::Ib {
-        let message = "MAAS gives no addresses on InfiniBand, so fabric_mode=ib goes without it";
+        let message = "not available with fabric_mode=ib: MAAS assigns no addresses on InfiniBand";
         return Err(invalid(&at("enable_phase2_roce"), message)
             .with_hint("set fabric_mode=roce, or enable_phase2_roce=false"));
     }
@@ -235,7 +242,7 @@ pub(crate) fn profile(prefix: &str, spec: &ProfileSpec) -> Result<(), Problem> {
             return Err(invalid(&at("image_sha256"), "expected 64 hexadecimal digits"));
         }
         if uploaded_name(&spec.distro_series).is_none() {
-            let message = "only an uploaded image (custom/NAME) has a digest of its own";
+            let message = "only an uploaded image (custom/NAME) can have a digest";
             return Err(invalid(&at("image_sha256"), message));
         }
     }
@@ -255,7 +262,7 @@ pub(crate) fn image_name(field: &str, text: &str) -> Result<(), Problem> {
     if (1..=128).contains(&text.len()) && text.chars().all(fits) {
         return Ok(());
     }
-    Err(invalid(field, "expected 1 to 128 of letters, digits and ._-:+"))
+    Err(invalid(field, "expected 1 to 128 characters: letters, digits and ._-:+"))
 }
 
 /// Hours, minutes and seconds in this order, at least one of them, more than nothing in all.
@@ -300,13 +307,16 @@ pub(crate) fn roce(spec: RoceAssignmentSpec) -> Result<RoceAssignmentSpec, Probl
     if address.is_ipv4() != network.is_ipv4() || masked(address, prefix) != number(network) {
         let message = format!("{address} is not in {network}/{prefix}");
         return Err(invalid("ip_address", message)
-            .with_hint("give an address inside subnet_cidr, or the subnet that holds it"));
+            .with_hint("use an address inside subnet_cidr, or the subnet that contains it"));
     }
     let host_bits = width(address) - prefix;
     let all_ones = number(network) | ones(host_bits);
     let reserved = address.is_ipv4() && host_bits > 1;
     if reserved && (address == network || number(address) == all_ones) {
-        return Err(invalid("ip_address", format!("{address} is the network's own address")));
+        return Err(invalid(
+            "ip_address",
+            format!("{address} is the network or broadcast address"),
+        ));
     }
     Ok(RoceAssignmentSpec {
         site: spec.site,
@@ -329,8 +339,11 @@ fn cidr(text: &str) -> Result<(IpAddr, u32), Problem> {
         return Err(wanted());
     }
     if masked(address, prefix) != number(address) {
-        return Err(invalid("subnet_cidr", format!("{address} has bits set beyond /{prefix}"))
-            .with_hint("give the network's own address, such as 10.20.0.0/24"));
+        return Err(invalid(
+            "subnet_cidr",
+            format!("{address} has host bits set for prefix /{prefix}"),
+        )
+        .with_hint("use the network address, such as 10.20.0.0/24"));
     }
     Ok((address, prefix))
 }
@@ -373,7 +386,7 @@ pub(crate) const REASON_CHARS: usize = 500;
 /// # Errors
 /// `invalid_field` where it is empty.
 pub(crate) fn reason(text: &str) -> Result<String, Problem> {
-    words("reason", text, REASON_CHARS, "it is empty")
+    words("reason", text, REASON_CHARS, "must not be empty")
 }
 
 /// What a person writes, without control characters and without white space at its ends: at most
@@ -470,7 +483,7 @@ mod tests {
         assert!(hostname("h", "a.b.c").unwrap_err().hint.contains("domain"));
         for address in ["10.0.0.9", "2001:db8::9", "::ffff:10.0.0.9"] {
             let problem = hostname("h", address).unwrap_err();
-            assert!(problem.errors[0].message.contains("an address is no hostname"), "{problem:?}");
+            assert!(problem.errors[0].message.contains("this is an IP address"), "{problem:?}");
         }
         assert_eq!(hostname("h", "42").unwrap(), "42", "digits alone are a name, kept whole");
     }

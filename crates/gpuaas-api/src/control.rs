@@ -40,15 +40,15 @@ pub(crate) async fn take(
     let follows = match &other {
         Some(other) => vec![
             format!(
-                "control plane {} has the region and has written its mark at {}: it changes no \
-                 machine any more once it has looked at the mark, which it does once a minute",
+                "control plane {} manages the region; it wrote its mark at {}. It stops changing \
+                 machines once it reads the new mark, which it checks once a minute",
                 other.plane, other.at
             ),
-            "its runs wait; what they have begun in MAAS goes on there".to_owned(),
-            format!("the runs of {name} that wait for control go on and change machines"),
+            "its runs wait; operations that they already started continue in MAAS".to_owned(),
+            format!("runs of {name} that wait for control resume and change machines"),
         ],
         None => vec![
-            "the mark of the region shows no other control plane: this one changes its machines"
+            "the region's mark names no other control plane; this one manages its machines"
                 .to_owned(),
         ],
     };
@@ -63,7 +63,7 @@ pub(crate) async fn take(
         let done = take_control(&ctx.store, &client, &*ctx.ids, of_site, ctx.now(), &audit).await;
         taken = done.map_err(failure)?;
         if !taken && tries == MAX_TRIES {
-            let detail = "what is remembered of the region's mark changed all the time".to_owned();
+            let detail = "the stored copy of the region's mark kept changing".to_owned();
             return Err(StoreError::Unavailable { detail }.into());
         }
     }

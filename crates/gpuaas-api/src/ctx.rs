@@ -274,7 +274,7 @@ impl Ctx {
         if self.settings.loopback_targets || HostScope::of_url(url) == HostScope::Elsewhere {
             return Ok(());
         }
-        Err(problem(ProblemCode::LoopbackTarget).with_detail(format!("{url} is on this host")))
+        Err(problem(ProblemCode::LoopbackTarget).with_detail(format!("{url} points to this host")))
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -366,7 +366,7 @@ impl Ctx {
             detail,
         };
         if let Err(error) = self.store.append_audit_entry(self.now(), entry).await {
-            tracing::error!(%error, %action, subject, "a refusal is missing in the audit log");
+            tracing::error!(%error, %action, subject, "cannot write a refusal to the audit log");
         }
     }
 }

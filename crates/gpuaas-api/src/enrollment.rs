@@ -67,7 +67,7 @@ pub(crate) async fn enroll(
     let evidence = check_host(&ctx, node_id, &asked.facts, address).await?;
     let tpm_key = check_tpm(&ctx, node_id, &hash, &asked).await?;
     let evidence = match &tpm_key {
-        Some(key) => format!("{evidence}, with a quote of the TPM key {}", &key[..16]),
+        Some(key) => format!("{evidence}; TPM quote with key {}", &key[..16]),
         None => evidence,
     };
     let issued = certificates::issue_credential(&ctx, node_id, asked_csr).await?;
@@ -75,8 +75,8 @@ pub(crate) async fn enroll(
     let now = ctx.now();
     let from = address.map(|address| format!(" from {address}")).unwrap_or_default();
     let started = format!(
-        "the agent says that it is version {agent_version} on {hostname}, started at {} by its \
-         clock; it asks{from}{evidence}",
+        "the agent (version {agent_version}, host {hostname}, started at {} by its clock) asked to \
+         enroll{from}{evidence}",
         asked.started_at
     );
     let timeline = vec![
@@ -133,13 +133,13 @@ async fn contest_if_other_key<T>(
         source: Source::ControlPlane,
         code: TimelineCode::EnrollmentContested.into(),
         text: format!(
-            "another key asked to enroll with the token of this node{from}; every certificate of \
-             the node is revoked"
+            "a second key tried to enroll with the token of this node{from}; all certificates of \
+             the node were revoked"
         ),
     };
     if ctx.store.contest_enrollment(now, run_id, address, vec![line]).await? {
         let node = node_name(ctx, ctx.store.run(run_id).await?.node_id).await;
-        tracing::error!(node, %run_id, "two keys asked to enroll with one token");
+        tracing::error!(node, %run_id, "two keys tried to enroll with the same token");
         ctx.wake_engine();
     }
     Ok(answer?)
@@ -157,7 +157,7 @@ async fn check_host(
         return Ok(String::new());
     }
     if address.is_some_and(|address| address.is_loopback()) && is_region_here(ctx, node_id).await? {
-        return Ok(", on the host of the control plane and of MAAS".to_owned());
+        return Ok("; it runs on the host of the control plane and MAAS".to_owned());
     }
     let observation = ctx.store.observation(node_id).await?;
     let Some(machine) = observation.and_then(|observation| observation.machine) else {
@@ -171,7 +171,7 @@ async fn check_host(
         address,
     };
     match check_enrolling_host(&host, &machine) {
-        Ok(evidence) => Ok(format!(", and has in common with the machine: {evidence}")),
+        Ok(evidence) => Ok(format!("; matches the machine by {evidence}")),
         Err(fault) => {
             let detail = check::plain_text(&fault, 500);
             Err(problem(ProblemCode::TokenOtherMachine).with_detail(detail).into())
@@ -193,19 +193,19 @@ async fn check_tpm(
     let nonce = tpm_quote::enrollment_nonce(token_sha256, csr);
     let shown = asked.tpm_quote.as_ref().map(|quote| tpm_quote::verify(quote, &nonce));
     let fault = match (shown.transpose(), known) {
-        (Err(fault), _) => format!("the quote of its TPM is worth nothing: {fault}"),
+        (Err(fault), _) => format!("invalid TPM quote: {fault}"),
         (Ok(None), None) => return Ok(None),
         (Ok(None), Some(_)) => {
-            "the host shows no TPM, and the node had one: tpm2-tools and /dev/tpmrm0 have to be there"
+            "the host shows no TPM, but the node had one: tpm2-tools and /dev/tpmrm0 are required"
                 .to_owned()
         }
         (Ok(Some(key)), Some(known)) if key.to_string() != known => {
-            format!("the host has the TPM key {key}, and the node had {known}")
+            format!("the host has the TPM key {key}; expected {known}")
         }
         (Ok(Some(key)), _) => return Ok(Some(key.to_string())),
     };
-    let hint = "where the machine's board was replaced, `gpuaas node revoke-certificate NODE \
-                --reason WHY` forgets its TPM; then `gpuaas node reimage NODE`";
+    let hint = "if the machine's board was replaced, forget its TPM with `gpuaas node \
+                revoke-certificate NODE --reason WHY`, then run `gpuaas node reimage NODE`";
     let refused = problem(ProblemCode::TokenOtherMachine).with_detail(fault).with_hint(hint);
     Err(refused.into())
 }

@@ -77,7 +77,7 @@ impl IfMatch {
             return Ok(());
         }
         let given: String = given.chars().take(100).collect();
-        let detail = format!("If-Match: {given}, and the newest is {newest}");
+        let detail = format!("If-Match is {given}, but the current revision is {newest}");
         Err(problem(ProblemCode::RevisionChanged).with_detail(detail))
     }
 

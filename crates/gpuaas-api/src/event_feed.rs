@@ -120,10 +120,10 @@ async fn follow(
         }
         match publish(&feed.store, &sender, after).await {
             Ok(last) => (after, is_failing) = (last, false),
-            Err(error) if is_failing => tracing::debug!(%error, "events cannot be read"),
+            Err(error) if is_failing => tracing::debug!(%error, "cannot read events"),
             Err(error) => {
                 is_failing = true;
-                tracing::warn!(%error, "events cannot be read; trying again");
+                tracing::warn!(%error, "cannot read events; retrying");
             }
         }
     }

@@ -81,22 +81,22 @@ pub(crate) async fn add_webhook(
 pub(crate) fn check_url(text: &str) -> Result<(), Problem> {
     let refused = |message: &str| Err(invalid("url", message));
     if text.chars().count() > URL_CHARS {
-        return refused("it is longer than 2000 characters");
+        return refused("expected at most 2000 characters");
     }
     let Ok(url) = text.parse::<Uri>() else {
-        return refused("it is no URL, such as https://hooks.example/gpuaas");
+        return refused("expected a URL, such as https://hooks.example/gpuaas");
     };
     let host = url.host().unwrap_or_default();
     if host.is_empty() {
-        return refused("it names no host, such as https://hooks.example/gpuaas");
+        return refused("expected a URL with a host, such as https://hooks.example/gpuaas");
     }
     if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return refused("it has a user or a password in it; deliveries are signed instead");
+        return refused("must not contain a user or password; deliveries are signed instead");
     }
     match url.scheme_str() {
         Some("https") => Ok(()),
         Some("http") if is_loopback(host) => Ok(()),
-        _ => refused("it is not https; plain http is for an address of loopback alone"),
+        _ => refused("expected https; plain http is only allowed for loopback addresses"),
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) async fn remove(
 pub(crate) struct LetterQuery {
     /// Only of the sink of this name.
     sink: Option<String>,
-    /// Only what this lets pass, such as `code=refused failed>2026-11-01`.
+    /// Filter expression, such as `code=refused failed>2026-11-01`.
     #[schemars(length(max = 2000))]
     filter: Option<String>,
     /// After this letter, in the order of the list.

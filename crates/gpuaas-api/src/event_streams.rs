@@ -37,8 +37,8 @@ impl EventStreams {
         let all: usize = streams.values().sum();
         if own >= MOST_PER_CALLER || all >= MOST {
             let detail = format!(
-                "{own} streams of events are open for this caller and {all} in all; \
-                 {MOST_PER_CALLER} and {MOST} are allowed"
+                "too many event streams: this caller has {own} open (limit {MOST_PER_CALLER}), all \
+                 callers have {all} (limit {MOST})"
             );
             return Err(problem(ProblemCode::TooManyRequests).with_detail(detail));
         }

@@ -86,7 +86,7 @@ pub(crate) async fn follow(
     let Listening { live, end } = ctx.event_feed().join().await?;
     let after = after.unwrap_or(end);
     if after > end {
-        let detail = format!("{after} was not written to this database yet");
+        let detail = format!("event {after} does not exist in this database yet");
         return Err(problem(ProblemCode::EventUnknown).with_detail(detail).into());
     }
     let mut heartbeat = tokio::time::interval(ctx.settings.events.heartbeat);
@@ -140,8 +140,8 @@ fn cursor(text: Option<&str>) -> Result<Option<EventCursor>, Problem> {
         text.parse().map_err(|error| {
             let text: String = text.chars().take(60).collect();
             problem(ProblemCode::InvalidQuery)
-                .with_detail(format!("after is {text:?}: {error}"))
-                .with_hint("give the id of the last event that was seen, or leave it out")
+                .with_detail(format!("invalid after {text:?}: {error}"))
+                .with_hint("give the ID of the last event received, or leave it out")
         })
     })
     .transpose()

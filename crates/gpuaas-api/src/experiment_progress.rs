@@ -59,7 +59,7 @@ impl ExperimentProgress {
     /// after the decision. What fails is tried again at the next look. Returns how many there were.
     pub async fn execute_approved(&self) -> usize {
         approvals::execute_decided(&self.ctx).await.unwrap_or_else(|Refusal(problem)| {
-            tracing::warn!(problem.detail, "approved requests are not executed yet");
+            tracing::warn!(problem.detail, "cannot execute approved requests yet; retrying");
             0
         })
     }
@@ -70,7 +70,7 @@ impl ExperimentProgress {
         let experiments = match self.ctx.store.experiments(None).await {
             Ok(all) => all,
             Err(error) => {
-                tracing::warn!(%error, "experiments cannot be read");
+                tracing::warn!(%error, "cannot read experiments");
                 return 0;
             }
         };
@@ -81,7 +81,11 @@ impl ExperimentProgress {
                 Ok(changed) => changes += changed,
                 Err(refusal) => {
                     let problem = refusal.0.detail;
-                    tracing::warn!(experiment = name, problem, "an experiment does not go on");
+                    tracing::warn!(
+                        experiment = name,
+                        problem,
+                        "cannot advance an experiment; retrying"
+                    );
                 }
             }
         }
@@ -92,7 +96,7 @@ impl ExperimentProgress {
 async fn advance_one(ctx: &Ctx, stored: StoredExperiment) -> ApiResult<usize> {
     // An experiment whose runs have all ended is judged even if nobody may begin runs for it.
     let begun = begin_later_runs(ctx, &stored).await.unwrap_or_else(|Refusal(problem)| {
-        tracing::warn!(stored.name, problem.detail, "later runs of an experiment do not begin");
+        tracing::warn!(stored.name, problem.detail, "cannot start later runs of an experiment");
         0
     });
     if begun > 0 {
@@ -148,7 +152,7 @@ async fn notes(
             from: Some(image.state),
             to: image.state,
             reason: format!(
-                "arm {arm} of experiment {}: of {} the verdict is {verdict}",
+                "arm {arm} of experiment {}: the verdict on {} is {verdict}",
                 stored.name, seen.primary
             ),
             statement: signed.ok_or_else(|| problem(ProblemCode::Internal))?,

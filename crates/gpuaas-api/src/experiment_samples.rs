@@ -138,7 +138,7 @@ pub(crate) async fn discover_slots(
             operation: Operation::DiscoverSlices {},
             dry_run: false,
             actor: stored.created_by.clone(),
-            reason: format!("experiment {} measures the discovery of slots", stored.name),
+            reason: format!("experiment {} measures slot discovery", stored.name),
             within_seconds: DISCOVERY_WITHIN_SECONDS,
         };
         let (status, _) = tasks::issue(ctx, caller, run.node_id, request, Some(key)).await?;

@@ -217,7 +217,7 @@ fn margin(asked: Option<f64>) -> Result<f64, Problem> {
     if seconds.is_finite() && seconds >= 0.0 {
         return Ok(seconds);
     }
-    Err(invalid("margin_seconds", "expected a number of seconds"))
+    Err(invalid("margin_seconds", "expected a number of seconds, 0 or more"))
 }
 
 /// An experiment of a site at which the caller's role holds.
@@ -243,7 +243,7 @@ async fn pinned_images(
     }
     let pins = [pin(0)?, pin(1)?];
     if pins[0] == pins[1] {
-        return Err(invalid("images", "they are one image").into());
+        return Err(invalid("images", "expected two different images").into());
     }
     Ok(pins)
 }

@@ -28,7 +28,7 @@ use crate::problem::ApiResult;
 /// Attempts named as evidence.
 const LATEST_ATTEMPTS: usize = 3;
 /// Said of what nobody can rely on any more.
-const TOO_OLD: &str = ", which is too old to rely on";
+const TOO_OLD: &str = ", too old to rely on";
 
 /// `GET /api/v1/nodes/NODE/explain`.
 pub(crate) async fn explain(
@@ -90,14 +90,14 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
     let late = expected_by.is_some_and(|at| now > at);
     let mut text = vec![we_believe(&node, facts, now)];
     match (park, wait) {
-        (Some(park), _) => text.push(format!("We believe: it stopped because {}.", park.text)),
-        (None, Some(wait)) => text.push(format!("We believe: it waits for {}.", wait.text)),
+        (Some(park), _) => text.push(format!("Parked: {}.", park.text)),
+        (None, Some(wait)) => text.push(format!("Waiting for {}.", wait.text)),
         (None, None) => {}
     }
     text.extend(limits(expected_by, expected_from, deadline, now));
     text.push(maas_says(&node.maas, facts.stale_seconds));
     text.push(agent_says(&node));
-    text.extend(node.gates.iter().map(|gate| format!("We believe: {}.", gate.text)));
+    text.extend(node.gates.iter().map(|gate| format!("Gate {}.", gate.text)));
     text.extend(node.problems.iter().filter(|problem| !is_of_run(problem)).map(problem_says));
     let acted_on = problem_to_act_on(&node);
     let next_action = next_action(&node, late);
@@ -142,18 +142,18 @@ fn explanation(node: NodeView, facts: &Facts, now: Timestamp) -> Explanation {
 }
 
 fn we_believe(node: &NodeView, facts: &Facts, now: Timestamp) -> String {
-    let name = format!("{} of site {} is {}", node.hostname, node.site, node.state);
+    let name = format!("{} (site {}) is {}", node.hostname, node.site, node.state);
     let Some(run) = &node.run else {
         return match &node.waiting_for {
-            Some(turn) => format!("We believe: {name}; it waits for {turn}."),
-            None => format!("We believe: {name}; it never had a run."),
+            Some(turn) => format!("{name}; it is waiting for {turn}."),
+            None => format!("{name}; it has never had a run."),
         };
     };
     let place = match facts.steps.last() {
         Some(span) if run.status.is_open() => {
             let bucket = run.step.row().bucket;
             let time = elapsed_as_text(now.seconds_since(span.from));
-            format!("is {} at step {} (bucket {bucket}) for {time}", run.status, run.step)
+            format!("has been {} at step {} (bucket {bucket}) for {time}", run.status, run.step)
         }
         _ => match run.status {
             RunStatus::Succeeded => "succeeded".to_owned(),
@@ -162,7 +162,7 @@ fn we_believe(node: &NodeView, facts: &Facts, now: Timestamp) -> String {
             open => format!("is {open} at step {}", run.step),
         },
     };
-    format!("We believe: {name}; its {} run {place}.", run.kind)
+    format!("{name}; its {} run {place}.", run.kind)
 }
 
 fn limits(
@@ -174,9 +174,9 @@ fn limits(
     let expected_by = expected_by?;
     let ahead = expected_by.seconds_since(now);
     let mut text = if ahead >= 0.0 {
-        format!("We believe: it should happen within {}", elapsed_as_text(ahead))
+        format!("Expected within {}", elapsed_as_text(ahead))
     } else {
-        format!("We believe: it is {} late", elapsed_as_text(-ahead))
+        format!("Overdue by {}", elapsed_as_text(-ahead))
     };
     if let Some(from) = from {
         text.push_str(&format!(" ({})", step_duration::basis_as_text(from)));
@@ -195,8 +195,8 @@ fn recheck_says(park: &Park, now: Timestamp) -> Option<String> {
     let when =
         if ahead > 0.0 { format!("in {}", elapsed_as_text(ahead)) } else { "now".to_owned() };
     Some(format!(
-        "We believe: MAAS shows whether that is over, so the run looks again by itself {when}; \
-         whoever mends it in MAAS need not tell us."
+        "The run checks MAAS again {when}; it resumes automatically once the cause is fixed in \
+         MAAS."
     ))
 }
 
@@ -205,10 +205,10 @@ fn maas_says(maas: &MaasView, stale_seconds: f64) -> String {
         (Some(id), Some(status), Some(age)) => {
             let old = if age > stale_seconds { TOO_OLD } else { "" };
             let age = elapsed_as_text(age);
-            format!("MAAS says: {status} (machine {id}), as of {age} ago{old}.")
+            format!("MAAS: {status} (machine {id}), read {age} ago{old}.")
         }
-        (Some(id), _, _) => format!("MAAS says: nothing yet of machine {id}."),
-        (None, _, _) => "MAAS says: nothing, no machine is bound to the node yet.".to_owned(),
+        (Some(id), _, _) => format!("MAAS: machine {id} has not been read yet."),
+        (None, _, _) => "MAAS: no machine is bound to the node yet.".to_owned(),
     }
 }
 
@@ -237,14 +237,12 @@ fn agent_says(node: &NodeView) -> String {
     let age = elapsed_as_text(heard_seconds_ago.unwrap_or_default());
     let boots = node.wait.as_ref().is_some_and(|wait| WaitCode::HostReboot == *wait.code);
     if boots && heard_seconds_ago.is_some() {
-        return format!(
-            "The agent says: it lived, {age} ago; it is silent while its host starts again."
-        );
+        return format!("Agent: last heartbeat {age} ago; it is silent while its host reboots.");
     }
     match state {
-        ConnectivityState::Never => "The agent says: nothing yet.".to_owned(),
-        ConnectivityState::Online => format!("The agent says: it lives, {age} ago."),
-        ConnectivityState::Offline => format!("The agent says: it lived, {age} ago{TOO_OLD}."),
+        ConnectivityState::Never => "Agent: no heartbeat yet.".to_owned(),
+        ConnectivityState::Online => format!("Agent: last heartbeat {age} ago."),
+        ConnectivityState::Offline => format!("Agent: last heartbeat {age} ago{TOO_OLD}."),
     }
 }
 
@@ -257,12 +255,16 @@ fn next_action(node: &NodeView, late: bool) -> String {
         Some(status) if status.is_open() && (late || waits_for_person(node.wait.as_ref())) => {
             advice_of_wait(node.wait.as_ref(), &node.hostname, &node.site).1
         }
-        Some(status) if status.is_open() => "nothing to do, the run goes on by itself".to_owned(),
+        Some(status) if status.is_open() => {
+            "nothing to do, the run continues automatically".to_owned()
+        }
         Some(RunStatus::Failed | RunStatus::Cancelled) => {
-            format!("read the timeline, remove the cause, then {}", again(node))
+            format!("read the timeline, fix the cause, then run {}", again(node))
         }
         None if node.waiting_for.is_some() => {
-            "`gpuaas batch list` says how far its batch is, and whether it was stopped".to_owned()
+            "run `gpuaas batch list` to see the progress of its batch and whether it was \
+             stopped"
+                .to_owned()
         }
         _ => problem_to_act_on(node)
             .map_or_else(|| "nothing to do".to_owned(), |problem| problem.next_action.clone()),
@@ -291,7 +293,7 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
         .checks
         .iter()
         .filter(|check| !check.passed)
-        .map(|check| format!("check {} does not pass: {}", check.name, check.evidence));
+        .map(|check| format!("check {} failed: {}", check.name, check.evidence));
     let unverified = facts
         .checks
         .iter()
@@ -303,7 +305,7 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
         let detail =
             if attempt.detail.is_empty() { String::new() } else { format!(", {}", attempt.detail) };
         format!(
-            "{} at step {}, try {}, {}: {outcome}{detail}",
+            "{} at step {}, attempt {}, {}: {outcome}{detail}",
             attempt.effect, attempt.step, attempt.number, attempt.intended_at
         )
     });
@@ -311,7 +313,7 @@ fn evidence(node: &NodeView, facts: &Facts) -> Vec<String> {
         node.gates.iter().flat_map(|gate| gate.failing.iter().map(move |check| (gate, check)));
     let red = red.map(|(gate, check)| {
         let name = gate.gate.as_str();
-        format!("{name}: {} should show {}, and shows: {}", check.name, check.expected, check.seen)
+        format!("{name}: {}: expected {}, found {}", check.name, check.expected, check.seen)
     });
     parked.chain(failed).chain(unverified).chain(red).chain(tried).collect()
 }
@@ -385,20 +387,20 @@ mod tests {
         });
         let said = explanation(node.clone(), &facts(), at(400.0));
         insta::assert_snapshot!(said.text.join("\n"), @r"
-        We believe: j22u11 of site lab is bootstrap_issued; its onboard run is waiting at step deploy (bucket image_deploy) for 5 min 0 s.
-        We believe: it waits for MAAS to write the image.
-        We believe: it should happen within 25 min 0 s (1.5 x p95 of 37 runs of this profile and image); the run parks in 2 h 55 min.
-        MAAS says: Deploying (machine abc123), as of 4 s ago.
-        The agent says: nothing yet.
-        Next: nothing to do, the run goes on by itself.
+        j22u11 (site lab) is bootstrap_issued; its onboard run has been waiting at step deploy (bucket image_deploy) for 5 min 0 s.
+        Waiting for MAAS to write the image.
+        Expected within 25 min 0 s (1.5 x p95 of 37 runs of this profile and image); the run parks in 2 h 55 min.
+        MAAS: Deploying (machine abc123), read 4 s ago.
+        Agent: no heartbeat yet.
+        Next: nothing to do, the run continues automatically.
         ");
         let late = explanation(node, &facts(), at(2000.0));
         assert!(
-            late.text[2].starts_with("We believe: it is 1 min 40 s late (1.5 x p95 of"),
+            late.text[2].starts_with("Overdue by 1 min 40 s (1.5 x p95 of"),
             "{}",
             late.text[2]
         );
-        assert!(late.next_action.starts_with("look at the machine"));
+        assert!(late.next_action.starts_with("check the machine"));
     }
 
     /// The agent is silent for as long as firmware and kernel take, which is nobody's fault.
@@ -414,7 +416,7 @@ mod tests {
         };
         node.wait = Some(Wait {
             code: WaitCode::HostReboot.into(),
-            text: "the host to start again and its agent to look at it".to_owned(),
+            text: "the host to reboot and its agent to check it".to_owned(),
             since: at(100.0),
             expected_by: Some(at(1000.0)),
             expected_from: None,
@@ -424,15 +426,15 @@ mod tests {
         let facts = Facts { steps, ..facts() };
         let said = explanation(node.clone(), &facts, at(400.0));
         for line in [
-            "We believe: it waits for the host to start again and its agent to look at it.",
-            "The agent says: it lived, 4 min 10 s ago; it is silent while its host starts again.",
-            "Next: nothing to do, the run goes on by itself.",
+            "Waiting for the host to reboot and its agent to check it.",
+            "Agent: last heartbeat 4 min 10 s ago; it is silent while its host reboots.",
+            "Next: nothing to do, the run continues automatically.",
         ] {
             assert!(said.text.iter().any(|text| text == line), "{line}: {:?}", said.text);
         }
         assert_eq!(said.code.as_deref(), Some("host_reboot"));
         let late = explanation(node, &facts, at(1100.0));
-        assert_eq!(late.next_action, "look at the host's console");
+        assert_eq!(late.next_action, "check the host's console");
     }
 
     #[test]
@@ -451,16 +453,17 @@ mod tests {
             next_action: code.row().advice("j22u11", "lab"),
             actions: advised_commands(&code.row().advice("j22u11", "lab"), "j22u11"),
         };
-        let released = "MAAS says: Ready, where Deployed was remembered";
-        let silent = "We believe: the agent is silent";
+        let released = "MAAS: Ready, expected Deployed";
+        let silent = "GPUaaS: the agent has been silent";
         node.problems = vec![
             problem(NodeProblemCode::ReleasedByHand, 340.0, 396.0, false, released),
             problem(NodeProblemCode::AgentSilent, 100.0, 100.0, true, silent),
         ];
         let said = explanation(node, &facts(), at(400.0));
-        let line = "where Deployed was remembered (released_by_hand, first seen 1 min 0 s ago";
+        let line = "expected Deployed (released_by_hand, first seen 1 min 0 s ago";
         assert!(said.text.iter().any(|text| text.contains(line)), "{:?}", said.text);
-        let old = "is silent (agent_silent, first seen 5 min 0 s ago, last 5 min 0 s ago, which is";
+        let old =
+            "been silent (agent_silent, first seen 5 min 0 s ago, last 5 min 0 s ago, too old";
         assert!(said.text.iter().any(|text| text.contains(old)), "{:?}", said.text);
         assert!(said.next_action.starts_with("find out who released it"), "{}", said.next_action);
         assert_eq!(said.actions[0].command, "gpuaas node reimage j22u11");
@@ -486,7 +489,11 @@ mod tests {
         assert_eq!(said.since, Some(at(300.0)));
         assert_eq!(said.evidence, ["curtin: no disk"]);
         assert_eq!(said.text.last().unwrap(), "Next: replace the disk, then resume the run.");
-        assert!(!said.text.iter().any(|line| line.contains("looks again")), "{:?}", said.text);
+        assert!(
+            !said.text.iter().any(|line| line.contains("checks MAAS again")),
+            "{:?}",
+            said.text
+        );
     }
 
     #[test]
@@ -494,7 +501,7 @@ mod tests {
         let mut node = node(RunStatus::Parked);
         node.park = Some(Park {
             code: "machine_locked".to_owned(),
-            text: "MAAS says that abc123 is locked".to_owned(),
+            text: "machine abc123 is locked in MAAS".to_owned(),
             since: at(300.0),
             owner: Owner::InfraOperator,
             evidence: Vec::new(),
@@ -504,8 +511,8 @@ mod tests {
             looks_again_at: Some(at(420.0)),
         });
         let said = explanation(node, &facts(), at(400.0));
-        let line =
-            "the run looks again by itself in 20 s; whoever mends it in MAAS need not tell us.";
+        let line = "The run checks MAAS again in 20 s; it resumes automatically once the cause is \
+                    fixed in MAAS.";
         assert!(said.text.iter().any(|text| text.ends_with(line)), "{:?}", said.text);
     }
 }

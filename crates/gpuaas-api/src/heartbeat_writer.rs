@@ -39,7 +39,7 @@ async fn write(store: &Store, wake: &(dyn Fn() + Send + Sync), is_failing: &mut 
         }
         Err(error) => {
             if !std::mem::replace(is_failing, true) {
-                tracing::warn!(%error, "heartbeats cannot be written; they are tried again every second");
+                tracing::warn!(%error, "cannot write heartbeats; retrying every second");
             }
         }
     }

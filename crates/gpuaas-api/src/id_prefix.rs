@@ -30,7 +30,7 @@ pub(crate) async fn find(ctx: &Ctx, kind: IdKind, text: &str) -> ApiResult<Optio
             let named: Vec<String> =
                 named.map(|(id, hostname)| format!("{id} ({hostname})")).collect();
             let more = if several.len() > SHOWN as usize { " and more" } else { "" };
-            let detail = format!("{text:?} begins {}{more}", named.join(", "));
+            let detail = format!("{text:?} is a prefix of {}{more}", named.join(", "));
             Err(problem(ProblemCode::IdAmbiguous).with_detail(detail).into())
         }
     }
@@ -51,7 +51,7 @@ pub(crate) async fn resolve<T: FromStr>(
         return Ok(id);
     }
     find(ctx, kind, text).await?.map(wrap).ok_or_else(|| {
-        let detail = format!("{text:?} is no identifier of {noun}, and begins none");
+        let detail = format!("{text:?} is not the ID or an ID prefix of {noun}");
         problem(missing).with_detail(detail).into()
     })
 }

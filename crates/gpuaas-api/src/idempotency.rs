@@ -74,7 +74,7 @@ pub(crate) async fn replay(
     let work = async move {
         let (response, kept) = split(work.await).await;
         if let Err(error) = ctx.store.end_replayable(&key, digest, kept).await {
-            tracing::error!(%error, "the response to a request with an idempotency key is not stored");
+            tracing::error!(%error, "cannot store the response to a request with an idempotency key");
         }
         response
     };

@@ -35,7 +35,9 @@ pub(crate) async fn record(
         (1..=64).contains(&code.len()) && code.bytes().all(plain)
     };
     if asked.codes.len() > MOST_CODES || !asked.codes.iter().all(is_code) {
-        let text = format!("invalid codes: expected at most {MOST_CODES}, each of a-z, 0-9 and _");
+        let text = format!(
+            "expected at most {MOST_CODES} codes, each 1 to 64 characters of a-z, 0-9 and _"
+        );
         return Err(invalid("codes", text).into());
     }
     let site = ctx.store.site_by_name(&asked.site).await?;
@@ -87,7 +89,7 @@ pub(crate) async fn check_approval(
             Err(problem(ProblemCode::ImageLintFailed).with_detail(detail).into())
         }
         None => {
-            let detail = format!("{name}: site {} has no verdict on this file", image.site);
+            let detail = format!("{name}: site {} has no lint verdict for this file", image.site);
             Err(problem(ProblemCode::ImageNotLinted).with_detail(detail).into())
         }
     }

@@ -62,7 +62,7 @@ pub(crate) async fn show(
 ) -> ApiResult<Json<ImageView>> {
     let name = image_name(&text)?;
     let Some(site) = asked.site else {
-        return Err(invalid("site", "an image is shown as one site has it").into());
+        return Err(invalid("site", "name a site: each site has its own record of an image").into());
     };
     let site = ctx.store.site_by_name(&site).await?;
     let stored = ctx.store.image(site.id, &name).await?;
@@ -83,7 +83,8 @@ pub(crate) async fn record(
     let stored = ctx.store.image(site.id, &name).await?;
     let known = stored.as_ref().map(|one| (one.state, one.sha256.as_str()));
     if let Some((_, known)) = known.filter(|(_, known)| *known != sha256) {
-        let detail = format!("custom/{name} of site {} has sha256 {known}", site.spec.name);
+        let detail =
+            format!("custom/{name} is recorded at site {} with sha256 {known}", site.spec.name);
         return Err(problem(ProblemCode::ImageDigestDiffers).with_detail(detail).into());
     }
     let from = known.map(|(state, _)| state);
@@ -141,13 +142,15 @@ pub(crate) async fn transition(
         });
         image.expires_at = seconds.map(|seconds| ctx.now().plus_seconds(seconds));
     } else if !asked.lint_waiver.is_empty() {
-        return Err(invalid("lint_waiver", "only an approval has one").into());
+        return Err(invalid("lint_waiver", "only allowed with an approval").into());
     } else if asked.expires_in_seconds.is_some() {
-        return Err(invalid("expires_in_seconds", "only what may be deployed expires").into());
+        return Err(
+            invalid("expires_in_seconds", "only an image that may be deployed can expire").into()
+        );
     }
     let is_canary = asked.to == ImageState::Canary;
     if !is_canary && asked.canary_nodes.is_some() {
-        return Err(invalid("canary_nodes", "only a canary has a number of nodes").into());
+        return Err(invalid("canary_nodes", "only allowed for a canary").into());
     }
     image.canary_nodes = is_canary.then(|| i64::from(asked.canary_nodes.unwrap_or(1).max(1)));
     let action = AuditAction::of_image(asked.to);
@@ -196,23 +199,25 @@ pub(crate) async fn delete(
 }
 
 fn unreachable(name: &str, error: &dyn std::fmt::Display) -> Problem {
-    let detail = format!("custom/{name} is deployed no more, and MAAS may still have it: {error}");
+    let detail =
+        format!("custom/{name} is no longer deployed, but MAAS may still have it: {error}");
     problem(ProblemCode::MaasUnreachable)
         .with_detail(detail)
-        .with_hint("send the same request again once the region answers")
+        .with_hint("retry the request once the region answers")
 }
 
 fn not_found(name: &str, site: &str) -> Problem {
-    let detail = format!("site {site} knows no image custom/{name}");
+    let detail = format!("site {site} has no image custom/{name}");
     problem(ProblemCode::ImageNotFound).with_detail(detail)
 }
 
 /// The name as records have it.
 fn image_name(text: &str) -> Result<String, Problem> {
     let named = uploaded_name(text).ok_or_else(|| {
-        let message = "MAAS synced this image, which needs nobody's approval";
-        invalid("name", message)
-            .with_hint("`approved_images` of the site says which of those may be deployed")
+        let message = "MAAS synced this image; it needs no approval";
+        invalid("name", message).with_hint(
+            "check `approved_images` of the site to see which synced images may be deployed",
+        )
     })?;
     check::image_name("name", &named)?;
     Ok(named)
@@ -285,9 +290,9 @@ async fn check_region(ctx: &Ctx, image: &StoredImage) -> ApiResult<()> {
         return Ok(());
     }
     let seen = found.sha256.unwrap_or_else(|| "none".to_owned());
-    let whole = if found.complete { "" } else { ", and is not complete" };
+    let whole = if found.complete { "" } else { " (incomplete)" };
     let detail = format!(
-        "MAAS has {name} with sha256 {seen}{whole}; recorded for site {} is {}",
+        "MAAS has {name} with sha256 {seen}{whole}; the record of site {} has {}",
         image.site, image.sha256
     );
     Err(problem(ProblemCode::ImageDigestDiffers).with_detail(detail).into())
@@ -302,7 +307,7 @@ async fn adopt(ctx: &Ctx, site: &SiteResource, name: &str, actor: &str) -> ApiRe
     let mut image = new_image(site, name, &sha256);
     image.size_bytes = i64::try_from(found.size_bytes).unwrap_or(i64::MAX);
     image.resource_id = i64::try_from(found.id).ok();
-    let said = (actor, "found in MAAS, whole");
+    let said = (actor, "found complete in MAAS");
     write(ctx, image, (None, ImageState::Uploaded), said, AuditAction::ImageRecord).await?;
     let stored = ctx.store.image(site.id, name).await?;
     Ok(stored.ok_or_else(|| not_found(name, &site.spec.name))?)

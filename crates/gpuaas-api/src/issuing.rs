@@ -30,7 +30,7 @@ impl Issuing {
         if self.0.lock().insert(node_id) {
             return Ok(IssuingTurn { nodes: Arc::clone(&self.0), node_id });
         }
-        let detail = "another request of this node for a certificate is in progress";
+        let detail = "another certificate request of this node is in progress";
         let hint = "wait for the answer to the first request, then retry";
         Err(problem(ProblemCode::TooManyRequests).with_detail(detail).with_hint(hint))
     }

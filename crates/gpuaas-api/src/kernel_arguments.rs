@@ -14,9 +14,9 @@ const MAX_ARGUMENT_BYTES: usize = 1024;
 pub(crate) fn check(spec: &ProfileSpec, at: &impl Fn(&str) -> String) -> Result<(), Problem> {
     if spec.machine_tag.starts_with(KERNEL_TAG_PREFIX) {
         let message =
-            format!("{KERNEL_TAG_PREFIX}... is the name of a tag that GPUaaS makes itself");
+            format!("the prefix {KERNEL_TAG_PREFIX} is reserved for tags that GPUaaS creates");
         return Err(invalid(&at("machine_tag"), message)
-            .with_hint("name another tag; kernel_arguments makes the one with the arguments"));
+            .with_hint("choose another tag; GPUaaS creates the tag for kernel_arguments"));
     }
     let arguments = &spec.kernel_arguments;
     let fits = |b: u8| b == b' ' || b.is_ascii_graphic() && !b"\"'`$\\;|&<>".contains(&b);
@@ -29,7 +29,7 @@ pub(crate) fn check(spec: &ProfileSpec, at: &impl Fn(&str) -> String) -> Result<
     let mut words = arguments.split_ascii_whitespace();
     let pages = words.find(|word| word.starts_with("hugepages="));
     if let Some(pages) = pages.filter(|_| !arguments.contains("hugepagesz=")) {
-        let message = format!("{pages} without hugepagesz= asks for pages of 2 MiB");
+        let message = format!("{pages} without hugepagesz= requests 2 MiB pages");
         return Err(invalid(&at("kernel_arguments"), message)
             .with_hint(format!("write the size before it: hugepagesz=1G {pages}")));
     }

@@ -126,7 +126,7 @@ async fn poll_waiting_tasks(store: Store, clock: Arc<dyn Clock>, signals: Weak<T
         }
         match store.nodes_with_waiting_tasks(clock.now()).await {
             Ok(nodes) => nodes.into_iter().for_each(|node| signals.wake(node)),
-            Err(error) => tracing::warn!(%error, "tasks of other replicas could not be read"),
+            Err(error) => tracing::warn!(%error, "cannot read tasks of other replicas"),
         }
     }
 }

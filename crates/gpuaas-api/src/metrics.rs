@@ -161,7 +161,7 @@ async fn count_run_times(store: &Store) {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
-                tracing::warn!(%error, "times of runs are not counted just now");
+                tracing::warn!(%error, "cannot count run times");
                 return;
             }
         }
@@ -275,7 +275,7 @@ pub(crate) async fn show(State(ctx): State<Ctx>) -> ApiResult<Response> {
     registry.register(durations.name, durations.help, requests.durations.clone());
     let mut text = String::new();
     if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &registry) {
-        tracing::error!(%error, "metrics were not written");
+        tracing::error!(%error, "cannot write metrics");
         return Err(problem(ProblemCode::Internal).into());
     }
     Ok(([(CONTENT_TYPE, FORM)], text).into_response())

@@ -99,7 +99,7 @@ pub(crate) async fn change(
     let (_, hardware) = check::onboard(&corrected(&asked, &listed))?;
     let fields = changed_fields(&asked);
     if fields.is_empty() {
-        return Err(invalid("mac_addresses", "nothing is to be changed").into());
+        return Err(invalid("mac_addresses", "expected at least one field to change").into());
     }
     let site_id = match &asked.site {
         Some(name) => {
@@ -162,7 +162,7 @@ async fn hold_other_machine(
         kind: ApprovalKind::NodeChange,
         site: &site,
         node_id: Some(node.id),
-        summary: format!("another machine for the {} of {}", run.kind, node.hostname),
+        summary: format!("a different machine for the {} of {}", run.kind, node.hostname),
         reason: asked.reason.clone(),
         request: ApprovalRequest {
             method: "PATCH".to_owned(),

@@ -30,7 +30,7 @@ pub(crate) async fn create(
     caller.check_site(request.site.as_deref())?;
     let site_id = site_id(&ctx, request.site.as_deref()).await?;
     let (actor, reason) = caller.actor_and_reason(&request.actor, &request.reason)?;
-    let owner = "name who has the host from then on";
+    let owner = "name the new owner of the host";
     let owner = check::words("owner", &request.owner, OWNER_CHARS, owner)?;
     let now = ctx.now();
     let new = NewNodeClaim {
@@ -54,17 +54,18 @@ pub(crate) async fn create(
 fn refused(counts: WholeNodeCounts, unusable: &str) -> Problem {
     let WholeNodeCounts { in_service, claimed, not_ready } = counts;
     let (code, hint) = if not_ready > 0 {
-        let hint = "`gpuaas node list` names the nodes, and `gpuaas explain NODE` says what keeps one \
-                    from being ready";
+        let hint = "list the nodes with `gpuaas node list`; run `gpuaas explain NODE` to see why \
+                    one is not ready";
         (ProblemCode::NotReady, hint)
     } else {
-        let hint = "`gpuaas slice show` says who has which; `gpuaas node onboard HOST --site SITE \
-                    --profile PROFILE --mac MAC --bmc-address ADDRESS` brings another one into service";
+        let hint = "see the owner of each host with `gpuaas slice show`, or onboard another host \
+                    with `gpuaas node onboard HOST --site SITE --profile PROFILE --mac MAC \
+                    --bmc-address ADDRESS`";
         (ProblemCode::NoneInSite, hint)
     };
     let detail = format!(
-        "a whole node wanted; bare-metal hosts: {in_service}, of which {claimed} are claimed and \
-         {not_ready} are free and not ready{unusable}"
+        "no whole node is available: of {in_service} bare-metal hosts, {claimed} are claimed and \
+         {not_ready} are free but not ready{unusable}"
     );
     problem(code).with_detail(detail).with_hint(hint)
 }
@@ -92,7 +93,7 @@ pub(crate) async fn release(
         BetweenTenants::SoftReset => RunKind::SoftReset,
         BetweenTenants::StorageCleanup => RunKind::StorageCleanup,
     };
-    let reason = format!("claim {} is given back: {reason}", claim.id);
+    let reason = format!("release of claim {}: {reason}", claim.id);
     let request = RunRequest { kind, actor, reason, dry_run: false, profile: None };
     begin_run(ctx, caller, claim.node_id, request).await?;
     Ok(ctx.store.slot_claim(claim.id).await?)

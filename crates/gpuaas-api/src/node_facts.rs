@@ -7,10 +7,12 @@ use std::collections::{HashMap, HashSet};
 use gpuaas_core::connectivity::{allowed_silence_seconds, connectivity_of};
 use gpuaas_core::gates::{LatestGateReport, gate_view};
 use gpuaas_core::node_problem::{
-    CertificateFacts, NodeFacts, RunFacts, STALE_SECONDS, node_problems,
+    BlockedSlots, CertificateFacts, NodeFacts, RunFacts, STALE_SECONDS, node_problems,
 };
 use gpuaas_core::record::{CheckOverride, NodeRecord};
-use gpuaas_store::{CertificateEnding, ListedNode, ProfileBrief, StoredCertificate, StoredGate};
+use gpuaas_store::{
+    BlockedSlotMap, CertificateEnding, ListedNode, ProfileBrief, StoredCertificate, StoredGate,
+};
 use gpuaas_types::agent::Gate;
 use gpuaas_types::api::{Drift, GateView, NodeView, SiteControl, TimelineEvent};
 use gpuaas_types::spec::ProfileSpec;
@@ -30,6 +32,8 @@ pub(crate) struct KnownFacts {
     overrides: HashMap<RunId, Vec<CheckOverride>>,
     /// Approved slots.
     slots: HashMap<NodeId, u32>,
+    /// Slot maps that have blockers.
+    blocked_slots: HashMap<NodeId, BlockedSlotMap>,
 }
 
 impl KnownFacts {
@@ -52,6 +56,7 @@ impl KnownFacts {
             control: ctx.store.held_sites(sites).await?,
             overrides: ctx.store.check_overrides(runs).await?,
             slots: ctx.store.slot_counts(ids()).await?,
+            blocked_slots: ctx.store.blocked_slot_maps(ids()).await?,
         })
     }
 
@@ -92,6 +97,7 @@ impl KnownFacts {
                 certificate: self.certificate(ctx, node),
                 gates: &gates,
                 unusable_slots: self.unusable_slots(ctx, node),
+                blocked_slots: self.blocked_slots(ctx, node),
                 drift: &drift,
                 overrides: node
                     .run_id
@@ -106,11 +112,25 @@ impl KnownFacts {
         NodeView { gates, drift, problems, ..view }
     }
 
+    /// Whether the node's profile makes a slice host.
+    fn is_for_slices(&self, ctx: &Ctx, node: &NodeRecord) -> bool {
+        let pins = self.profiles.get(&node.profile_id).map(|profile| &profile.bundle_pins);
+        pins.is_none_or(|pins| ctx.bundles.has_gate(pins, Gate::SliceReady))
+    }
+
     /// Approved slots of a node whose profile makes no slice host.
     fn unusable_slots(&self, ctx: &Ctx, node: &NodeRecord) -> u32 {
-        let pins = self.profiles.get(&node.profile_id).map(|profile| &profile.bundle_pins);
-        let for_slices = pins.is_none_or(|pins| ctx.bundles.has_gate(pins, Gate::SliceReady));
-        if for_slices { 0 } else { self.slots.get(&node.id).copied().unwrap_or(0) }
+        if self.is_for_slices(ctx, node) {
+            return 0;
+        }
+        self.slots.get(&node.id).copied().unwrap_or(0)
+    }
+
+    /// What keeps the slots of a slice host from use.
+    fn blocked_slots(&self, ctx: &Ctx, node: &NodeRecord) -> Option<BlockedSlots<'_>> {
+        let BlockedSlotMap { observed_at, map, approved } = self.blocked_slots.get(&node.id)?;
+        let slots = BlockedSlots { observed_at: *observed_at, map, approved };
+        self.is_for_slices(ctx, node).then_some(slots)
     }
 
     /// Seconds of silence of its agent that the node's profile allows, as it is now.

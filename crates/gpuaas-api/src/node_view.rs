@@ -31,7 +31,7 @@ pub(crate) async fn find_listed(ctx: &Ctx, text: &str) -> ApiResult<ListedNode> 
         return Ok(listed);
     }
     let Some(id) = id_prefix::find(ctx, IdKind::Node, text).await? else {
-        let detail = format!("nothing answers to {text:?}");
+        let detail = format!("no node matches {text:?}");
         return Err(problem(ProblemCode::NodeNotFound).with_detail(detail).into());
     };
     Ok(ctx.store.listed_node(NodeId(id)).await?)
@@ -48,7 +48,7 @@ pub(crate) async fn find_named(ctx: &Ctx, text: &str) -> ApiResult<Option<Listed
     let live = found.iter().map(|listed| &listed.node).filter(|node| is_live(node.state));
     let names: Vec<String> = live.map(|node| format!("{} ({})", node.id, node.hostname)).collect();
     if names.len() > 1 {
-        let detail = format!("{text:?} names {}", names.join(", "));
+        let detail = format!("{text:?} matches {}", names.join(", "));
         return Err(problem(ProblemCode::NodeAmbiguous).with_detail(detail).into());
     }
     Ok(found.into_iter().next())

@@ -108,7 +108,7 @@ async fn plan(
     let now = ctx.now();
     let (node_id, run_id) = (NodeId::new(&*ctx.ids, now), RunId::new(&*ctx.ids, now));
     let text = format!(
-        "{} asked for {hostname} at site {} with profile {} revision {}",
+        "{} requested {hostname} at site {} with profile {} revision {}",
         caller.name(),
         request.site,
         request.profile,
@@ -163,14 +163,14 @@ async fn node_exists(ctx: &Ctx, wanted: &NewNode, detail: String) -> Refusal {
     });
     let hint = match there.run.as_ref().map(|run| run.status) {
         Some(RunStatus::Parked) => {
-            format!("`gpuaas explain {hostname}` says why it stopped and what lets it go on")
+            format!("run `gpuaas explain {hostname}` to see why it stopped and how to continue")
         }
         Some(status) if status.is_open() => {
-            format!("`gpuaas explain {hostname}` says how far it is")
+            format!("run `gpuaas explain {hostname}` to see its progress")
         }
         _ => format!(
-            "`gpuaas node show {hostname}` shows it; `gpuaas node reimage {hostname}` deploys it \
-             again, `gpuaas node detach {hostname}` gives it up"
+            "see the node with `gpuaas node show {hostname}`; redeploy it with `gpuaas node \
+             reimage {hostname}`, or stop managing it with `gpuaas node detach {hostname}`"
         ),
     };
     problem(ProblemCode::NodeExists).with_detail(format!("{detail}{run}")).with_hint(hint).into()
@@ -200,7 +200,7 @@ pub(crate) struct Filter {
     /// Whose latest run stands like this.
     #[schemars(with = "Option<RunStatus>")]
     run_status: Option<String>,
-    /// Only what this lets pass, such as `state=active site=s1`.
+    /// Filter expression, such as `state=active site=s1`.
     #[schemars(length(max = 2000))]
     filter: Option<String>,
     /// After this node, in the order of the list.
@@ -243,7 +243,7 @@ fn parse_enum<T: Copy>(
     all.iter().copied().find(|value| name(*value) == text).map(Some).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|value| name(*value)).collect();
         problem(ProblemCode::InvalidQuery)
-            .with_detail(format!("{text:?} is not one of the values"))
+            .with_detail(format!("unknown value {text:?}"))
             .with_hint(format!("use one of: {}", known.join(", ")))
     })
 }

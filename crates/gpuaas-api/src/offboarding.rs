@@ -35,7 +35,7 @@ pub(crate) async fn begin(
     Body(asked): Body<RunRequest>,
 ) -> ApiResult<(StatusCode, Json<RunPlan>)> {
     if asked.kind == RunKind::Onboard {
-        return Err(invalid("kind", "a node is onboarded with POST /api/v1/nodes").into());
+        return Err(invalid("kind", "to onboard a node, use POST /api/v1/nodes").into());
     }
     let id = find_node(&ctx, &text).await?;
     let plan = begin_run(&ctx, &caller, id, asked).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn begin_run(
         Some(planned) => format!(" with profile {}", planned.then),
         None => String::new(),
     };
-    let text = format!("{actor} asked for {}{with}: {reason}", asked.kind);
+    let text = format!("{actor} requested {}{with}: {reason}", asked.kind);
     let line = TimelineEvent {
         at: now,
         run_id: Some(run_id),
@@ -154,10 +154,13 @@ fn check_may_begin(listed: &ListedNode, row: &KindRow) -> ApiResult<()> {
     let hostname = &listed.node.hostname;
     if let Some(run) = listed.run.as_ref().filter(|run| run.status.is_open()) {
         let detail = format!(
-            "{hostname} has {} run {} open; it is {} at step {}",
+            "{hostname} has an open {} run {}, which is {} at step {}",
             run.kind, run.id, run.status, run.step
         );
-        let hint = format!("wait for it, or end it: `gpuaas run cancel {} --reason WHY`", run.id);
+        let hint = format!(
+            "wait for it to end, or cancel it: `gpuaas run cancel {} --reason WHY`",
+            run.id
+        );
         return Err(problem(ProblemCode::NodeHasOpenRun)
             .with_detail(detail)
             .with_hint(hint)
@@ -167,7 +170,7 @@ fn check_may_begin(listed: &ListedNode, row: &KindRow) -> ApiResult<()> {
     if !row.begins_in.contains(&state) {
         let from: Vec<&str> = row.begins_in.iter().map(|state| state.as_str()).collect();
         let detail = format!("{hostname} is {state}");
-        let hint = format!("{} begins in: {}", row.kind, from.join(", "));
+        let hint = format!("a {} run can start in: {}", row.kind, from.join(", "));
         return Err(problem(ProblemCode::NodeStateForbids)
             .with_detail(detail)
             .with_hint(hint)
@@ -186,8 +189,8 @@ async fn chosen_profile(
     let deploys = row.steps.contains(&Step::Deploy);
     let chosen = match asked {
         Some(_) if !deploys => {
-            return Err(invalid("profile", "only a reimage deploys a node with another profile")
-                .with_hint("leave it out, or ask for a reimage")
+            return Err(invalid("profile", "only a reimage can change the profile of a node")
+                .with_hint("leave it out, or request a reimage")
                 .into());
         }
         Some(name) => ctx.store.profile_by_name(name).await?,
@@ -230,13 +233,14 @@ fn check_between_tenants(
     }
     let (hostname, name) = (&listed.node.hostname, &profile.status.name);
     let detail = format!(
-        "a {kind} makes {hostname} a host for another tenant by its own word, and profile {name} \
-         has between_tenants={}",
+        "after a {kind}, only {hostname} itself confirms that it is clean for another tenant, but \
+         profile {name} has between_tenants={}",
         wanted.as_str()
     );
     let hint = format!(
-        "`gpuaas node reimage {hostname}` deploys it again; where the word of the host is enough for \
-         all nodes of the profile, `gpuaas profile set {name} between_tenants={kind}` and ask again"
+        "redeploy it with `gpuaas node reimage {hostname}`; or, if the host's own report is enough \
+         for all nodes of the profile, run `gpuaas profile set {name} between_tenants={kind}` and \
+         retry"
     );
     Err(problem(ProblemCode::BetweenTenantsForbids).with_detail(detail).with_hint(hint).into())
 }
@@ -281,45 +285,46 @@ fn losses(
         let id = maas.system_id.as_deref()?;
         let age = maas.observed_seconds_ago.unwrap_or_default();
         let status = maas.status_name.as_deref().unwrap_or("nothing");
-        Some(format!("the system on machine {id} {verb}; MAAS said {status} {age:.0} s ago"))
+        Some(format!("the system on machine {id} {verb}; MAAS reported {status} {age:.0} s ago"))
     };
     if kind == RunKind::Decommission && profile.release_mode == ReleaseMode::Handoff {
-        return vec!["nothing: the machine goes on as it is (release_mode=handoff)".to_owned()];
+        return vec!["nothing: the machine stays as it is (release_mode=handoff)".to_owned()];
     }
     match kind {
-        RunKind::Decommission => system("is released and switched off")
+        RunKind::Decommission => system("is released and powered off")
             .into_iter()
             .chain(erased_disks(profile.release_erase, false, machine))
             .collect(),
-        RunKind::Reimage => system("is released and deployed over")
+        RunKind::Reimage => system("is released and replaced by a new deployment")
             .into_iter()
             .chain(erased_disks(profile.release_erase, true, machine))
             .chain(not_erased(profile))
             .collect(),
         RunKind::SoftReset => cleaning(
-            "processes in gpuaas-tenant.slice, and what is in /var/lib/gpuaas/tenant and /dev/shm, \
-             by the agent's word",
+            "processes in gpuaas-tenant.slice and the contents of /var/lib/gpuaas/tenant and \
+             /dev/shm, as reported by the agent",
         ),
         RunKind::StorageCleanup => {
-            cleaning("what is in /var/lib/gpuaas/scratch, by the agent's word")
+            cleaning("the contents of /var/lib/gpuaas/scratch, as reported by the agent")
         }
         RunKind::Detach => {
             vec![
-                "GPUaaS' hold on the machine and its agent's credentials; MAAS is not asked"
+                "GPUaaS' binding to the machine and the credentials of its agent; nothing changes \
+                 in MAAS"
                     .to_owned(),
             ]
         }
-        RunKind::Remove => vec!["the node's record; its history stays".to_owned()],
+        RunKind::Remove => vec!["the node's record; its history is kept".to_owned()],
         RunKind::Onboard => Vec::new(),
     }
 }
 
 /// What a cleaning by the agent removes, what it leaves, and whose choice it is.
 fn cleaning(removed: &str) -> Vec<String> {
-    let stays = "nothing else: data disks, /home, /tmp, keys, crontabs, containers, images and swap \
-                 stay, and the agent names where it sees any";
-    let choice = "the host is one for another tenant by its own word alone: the profile chose that \
-                  (between_tenants)";
+    let stays = "nothing else: data disks, /home, /tmp, keys, crontabs, containers, images and \
+                 swap are kept, and the agent lists those that it finds";
+    let choice = "only the host itself confirms that it is clean for another tenant, as the \
+                  profile allows (between_tenants)";
     vec![removed.to_owned(), stays.to_owned(), choice.to_owned()]
 }
 
@@ -327,11 +332,11 @@ fn cleaning(removed: &str) -> Vec<String> {
 fn not_erased(profile: &ProfileSpec) -> Option<String> {
     let text = match (profile.release_erase, profile.release_fallback_no_erase) {
         (false, _) => {
-            "no disk is erased: another tenant's system may read what is left on data disks, the \
-             profile chose that (release_erase=false)"
+            "no disk is erased, as the profile says (release_erase=false): another tenant's system \
+             may read data that is left on data disks"
         }
         (true, true) => {
-            "disks that MAAS cannot wipe are not erased: the profile chose that \
+            "disks that MAAS cannot wipe are not erased, as the profile says \
              (release_fallback_no_erase)"
         }
         (true, false) => return None,
@@ -351,7 +356,7 @@ pub(crate) fn erased_disks(
         let fate = match (erase, deploys && boots) {
             (true, _) => "erased",
             (false, true) => "overwritten with the image",
-            (false, false) => "not erased; its data become unreachable for the tenant",
+            (false, false) => "not erased; the tenant loses access to its data",
         };
         let gigabytes = disk.size_bytes / 1_000_000_000;
         let Disk { name, model, serial, .. } = disk;

@@ -84,7 +84,7 @@ pub(crate) async fn plan(
         Decision::Do(_) => (Some(MachineOrigin::Created), None),
         Decision::Park { park, .. } => (None, Some(park)),
         other => {
-            let detail = format!("the search led to no decision: {other:?}");
+            let detail = format!("the machine search reached no decision: {other:?}");
             return Err(problem(ProblemCode::Internal).with_detail(detail).into());
         }
     };
@@ -190,7 +190,8 @@ fn losses(machine: &MachineView) -> Vec<String> {
     }
     let (id, label) = (&machine.system_id, status::label(machine.status));
     let owner = machine.owner.as_deref().unwrap_or("nobody");
-    let system = format!("what is on machine {id}, which MAAS says is {label}, owned by {owner}");
+    let system =
+        format!("the contents of machine {id}, which is {label} in MAAS, owned by {owner}");
     std::iter::once(system).chain(erased_disks(false, true, Some(machine))).collect()
 }
 
@@ -206,7 +207,7 @@ pub(crate) async fn take_over(
     let run = ctx.store.run(id).await?;
     let parked = run.park.as_ref().is_some_and(|park| park.code == ParkCode::MachineInUse);
     if !parked {
-        let detail = format!("run {id} is {}, and not because its machine is in use", run.status);
+        let detail = format!("run {id} is {}, but not because its machine is in use", run.status);
         return Err(problem(ProblemCode::RunNotParked).with_detail(detail).into());
     }
     let node = ctx.store.node(run.node_id).await?;
@@ -218,7 +219,7 @@ pub(crate) async fn take_over(
         observation: seen.as_ref(),
         ..Snapshot::new(ctx.now(), &run, &node, &site.spec, &profile.spec)
     };
-    let gone = || problem(ProblemCode::RunNotParked).with_detail("its machine is not known");
+    let gone = || problem(ProblemCode::RunNotParked).with_detail("the run's machine is unknown");
     let (system_id, owner) = machine_to_take(&snapshot).ok_or_else(gone)?;
     let machine = seen.and_then(|seen| seen.machine).filter(|one| one.system_id == system_id);
     let machine = machine.ok_or_else(gone)?;
@@ -236,7 +237,7 @@ pub(crate) async fn take_over(
             site: &site,
             node_id: Some(run.node_id),
             summary: format!(
-                "the {} of {} on machine {system_id}, in use",
+                "the {} of {} on machine {system_id}, which is in use",
                 run.kind, plan.hostname
             ),
             reason: reason.clone(),

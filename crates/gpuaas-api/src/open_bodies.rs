@@ -22,7 +22,8 @@ use crate::zeroed::ZeroedBytes;
 
 /// One of this many parts of the operators' bytes is for administrators.
 const ADMINISTRATORS_PART: u64 = 4;
-const HINT: &str = "send fewer requests at once, and wait as long as the header `Retry-After` says";
+const HINT: &str =
+    "send fewer requests at a time, and retry after the time in the `Retry-After` header";
 
 /// The caller whose body it is. Extractors of credentials put it into the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,8 +74,8 @@ impl Pool {
         // Without others it is the caller's only body, which the endpoint alone limits.
         if own > held && own.saturating_add(more) > self.per_caller {
             return refused(format!(
-                "this caller has {own} bytes of unfinished request bodies and sends {more} more: \
-                 expected at most {}",
+                "too many unfinished request bodies: this caller has {own} bytes open and sends \
+                 {more} more; expected at most {}",
                 self.per_caller
             ));
         }
@@ -82,8 +83,8 @@ impl Pool {
         let all = counts.all.saturating_add(more);
         if all > most {
             return refused(format!(
-                "all callers have {} bytes of unfinished request bodies, and this request has {more} \
-                 more: expected at most {most}",
+                "too many unfinished request bodies: all callers have {} bytes open and this \
+                 request adds {more}; expected at most {most}",
                 counts.all
             ));
         }
@@ -140,7 +141,7 @@ impl OpenBodies {
         let mut chunks = body.into_data_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|_| {
-                let detail = "the connection broke before the body was complete";
+                let detail = "the connection closed before the request body was complete";
                 problem(ProblemCode::MalformedJson).with_detail(detail)
             })?;
             let length = bytes.len() + chunk.len();

@@ -55,7 +55,7 @@ fn document() -> Value {
         "info": {
             "title": "GPUaaS",
             "version": "1",
-            "summary": "Brings GPU servers into service through Canonical MAAS, and back",
+            "summary": "Onboards GPU servers through Canonical MAAS and takes them out of service",
             "license": { "name": "See LICENSE in the repository" },
         },
         "servers": [{ "url": "/" }],
@@ -64,7 +64,7 @@ fn document() -> Value {
         "components": {
             "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
             "responses": { "Problem": {
-                "description": "Refused: `code` is stable, and `hint` says what to do",
+                "description": "Error: `code` is stable, `hint` says what to do",
                 "content": { "application/problem+json": { "schema": problem } },
             } },
         },
@@ -129,7 +129,7 @@ fn served_path(path: &str) -> &str {
 }
 
 fn access_text(row: &OperationRow) -> String {
-    format!("Wants the role `{}` {}.", row.role, row.scope.text())
+    format!("Requires the role `{}` {}.", row.role, row.scope.text())
 }
 
 fn path_parameters(path: &str) -> impl Iterator<Item = Value> {
@@ -154,16 +154,14 @@ fn path_schema(name: &str) -> Value {
 
 fn path_text(name: &str) -> &'static str {
     match name {
-        "node" => {
-            "Hostname, MAC address, BMC address or identifier of the node, or the begin of one"
-        }
-        "run" => "Identifier of the run or the begin of one, or the hostname of its node",
-        "bundle" => "NAME, NAME@VERSION or the digest",
-        "site" | "profile" => "Name or identifier",
-        "task" => "Identifier",
+        "node" => "Hostname, MAC address, BMC address, ID or unique ID prefix of the node",
+        "run" => "ID or unique ID prefix of the run, or the hostname of its node",
+        "bundle" => "NAME, NAME@VERSION or digest",
+        "site" | "profile" => "Name or ID",
+        "task" => "ID",
         "batch" => "Name",
         "input" => "Name of the input",
-        "path" => "Path of the file, as the node's telemetry has it",
+        "path" => "Path of the file in the node's telemetry",
         _ => "Name",
     }
 }
@@ -173,8 +171,8 @@ fn idempotency_key() -> Value {
         "name": "Idempotency-Key",
         "in": "header",
         "required": false,
-        "description": "The same key with the same request gets the first answer again; \
-                        `X-Idempotency-Key` is read too",
+        "description": "A repeated request with the same key gets the first response again; \
+                        `X-Idempotency-Key` is accepted too",
         "schema": { "type": "string", "pattern": "^[!-~]{1,200}$" },
     })
 }
@@ -191,11 +189,15 @@ fn open_operations(schemas: &mut Schemas) -> [(&'static str, &'static str, Value
         schemas.answered.subschema_for::<T>().to_value()
     }
     [
-        ("/healthz", "Whether the process does its work", schema::<Health>(schemas)),
-        ("/readyz", "Whether requests are answered: the database too", schema::<Health>(schemas)),
-        ("/api/v1/health", "As `/readyz`", schema::<Health>(schemas)),
-        ("/api/v1/version", "What runs here", schema::<Version>(schemas)),
-        ("/api/v1/openapi.json", "This document", json!({ "type": "object" })),
+        ("/healthz", "Check that the process works", schema::<Health>(schemas)),
+        (
+            "/readyz",
+            "Check that the process and its database answer requests",
+            schema::<Health>(schemas),
+        ),
+        ("/api/v1/health", "Same as `/readyz`", schema::<Health>(schemas)),
+        ("/api/v1/version", "Show the version of the control plane", schema::<Version>(schemas)),
+        ("/api/v1/openapi.json", "Show this document", json!({ "type": "object" })),
     ]
 }
 

@@ -46,8 +46,9 @@ impl<K: FromStr + Clone> PageRequest<K> {
         let after = after.map(|text| {
             let named = Some(text).filter(|text| !text.is_empty()).and_then(|t| t.parse().ok());
             named.ok_or_else(|| {
-                let hint = "give after the value of next in the answer before, or leave it out";
-                refuse(format!("after names no item: {text:?}"), hint)
+                let hint =
+                    "set after to the value of next in the previous response, or leave it out";
+                refuse(format!("invalid after {text:?}: expected an item ID"), hint)
             })
         });
         Ok(Self { after: after.transpose()?, limit })

@@ -79,7 +79,7 @@ pub(crate) async fn check_pool(
 pub(crate) fn connect(api: &ApiState, spec: &SiteSpec, api_key: &str) -> Result<Client, Problem> {
     let field = if spec.api_key_ref.is_some() { "api_key_ref" } else { "api_key" };
     let key: ApiKey = api_key.parse().map_err(|_| {
-        invalid(field, "a MAAS API key has three parts joined by colons")
+        invalid(field, "expected a MAAS API key: three parts joined by colons")
             .with_hint("print it on the region: maas apikey --username=NAME")
     })?;
     api.connect.connect(spec, key).map_err(|error| explain_call(&error))
@@ -102,7 +102,7 @@ async fn identify(api: &ApiState, client: &Client) -> String {
     match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok(region)) => region,
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the mark of the region could not be read or written");
+            tracing::warn!(%error, "cannot read or write the region's mark");
             String::new()
         }
         Err(_) => String::new(),
@@ -142,15 +142,15 @@ async fn ask_again(api: &ApiState, client: &Client) -> Result<(String, String), 
 async fn ask(client: &Client) -> Result<(String, String), Problem> {
     let version = client.version().await.map_err(|error| explain(&error, ProbeRequest::Version))?;
     let release = version.release().ok_or_else(|| {
-        problem(ProblemCode::NotAMaas).with_detail("the answer names no version of MAAS")
+        problem(ProblemCode::NotAMaas).with_detail("the response contains no MAAS version")
     })?;
     if release < OLDEST {
-        let detail = format!("MAAS says that it is {}", version.version);
+        let detail = format!("MAAS reports version {}", version.version);
         return Err(problem(ProblemCode::MaasVersionUnsupported).with_detail(detail));
     }
     let user = client.whoami().await.map_err(|error| explain(&error, ProbeRequest::Key))?;
     if !user.is_superuser {
-        let detail = format!("MAAS says that {} is not an administrator", user.username);
+        let detail = format!("MAAS user {} is not an administrator", user.username);
         return Err(problem(ProblemCode::MaasNotAdmin).with_detail(detail));
     }
     let named = if version.subversion == SIMULATED_SUBVERSION {
@@ -209,17 +209,17 @@ fn unreachable(text: &str) -> Problem {
     let found = problem(ProblemCode::MaasUnreachable).with_detail(text);
     if text.contains("UnknownIssuer") {
         return found.with_hint(
-            "this host does not know the authority of the region's certificate: name its file with \
-             `--ca-file FILE`, in the command that adds or changes the site",
+            "pass the certificate authority of the region with `--ca-file FILE` when you add or \
+             change the site: this host does not trust the region's certificate",
         );
     }
     if text.contains("peer certificate") {
         return found.with_hint(
-            "look at the certificate's names and dates: `openssl s_client -connect HOST:PORT </dev/null`",
+            "check the certificate's names and dates: `openssl s_client -connect HOST:PORT </dev/null`",
         );
     }
     if text.contains("InvalidContentType") {
-        return found.with_hint("the port speaks plain http: write http:// in `--url`");
+        return found.with_hint("use http:// in `--url`: the port speaks plain http");
     }
     found
 }
@@ -230,6 +230,7 @@ fn clock_skew(seconds_behind: Option<i64>) -> Problem {
         None => format!("this host's clock is more than {ALLOWED_SECONDS} s behind MAAS's"),
     };
     problem(ProblemCode::ClockSkew).with_detail(detail).with_hint(format!(
-        "MAAS allows {ALLOWED_SECONDS} s: set this host's clock (chronyc makestep), then try again"
+        "set this host's clock (chronyc makestep), then retry; MAAS allows a difference of \
+         {ALLOWED_SECONDS} s"
     ))
 }

@@ -57,19 +57,19 @@ fn from_store(error: &StoreError) -> Problem {
                 "access token" => ProblemCode::AccessTokenNotFound,
                 _ => ProblemCode::NotFound,
             };
-            problem(code).with_detail(format!("there is no {what} {key}"))
+            problem(code).with_detail(format!("{what} {key} does not exist"))
         }
         StoreError::Token(fault) => problem(fault.code()).with_detail(fault.to_string()),
         StoreError::DiskFull { .. } => {
-            tracing::error!(%error, "the database has no room for a change");
+            tracing::error!(%error, "the database is full");
             problem(ProblemCode::DiskFull)
         }
         StoreError::Unavailable { .. } => {
-            tracing::warn!(%error, "the database failed a request");
+            tracing::warn!(%error, "a database request failed");
             problem(ProblemCode::DatabaseUnavailable)
         }
         other => {
-            tracing::error!(error = %other, "a request met a bug");
+            tracing::error!(error = %other, "a request failed with an internal error");
             problem(ProblemCode::Internal)
         }
     }

@@ -151,8 +151,8 @@ async fn check_sites(ctx: &Ctx, prefix: &str, spec: &ProfileSpec) -> ApiResult<(
             Ok(_) => {}
             Err(StoreError::NotFound { .. }) => {
                 let field = format!("{prefix}sites.{index}");
-                let refusal = invalid(&field, format!("there is no site {site}"));
-                return Err(refusal.with_hint("`gpuaas site list` shows the sites").into());
+                let refusal = invalid(&field, format!("site {site} does not exist"));
+                return Err(refusal.with_hint("list the sites: `gpuaas site list`").into());
             }
             Err(error) => return Err(error.into()),
         }

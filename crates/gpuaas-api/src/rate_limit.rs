@@ -83,8 +83,8 @@ impl RateLimits {
         if left < 1.0 {
             let wait = (1.0 - left) / rate.per_second;
             let detail = format!(
-                "this credential may send {} requests a second, and {} at once; the next one is taken in \
-                 {wait:.3} s",
+                "too many requests with this credential: expected at most {} per second and {} at \
+                 once; retry in {wait:.3} s",
                 rate.per_second, rate.burst
             );
             return Err(problem(ProblemCode::TooManyRequests).with_detail(detail));

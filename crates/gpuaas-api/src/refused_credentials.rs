@@ -23,8 +23,8 @@ use crate::rate_limit::{Bucket, Rate};
 const MANY_ADDRESSES: usize = 4_096;
 /// Accepted credentials that are remembered; then all are forgotten, and remembered anew.
 const MANY_CREDENTIALS: usize = 65_536;
-const HINT: &str = "send a credential of this control plane, and wait as long as the header \
-                    `Retry-After` says";
+const HINT: &str = "use a credential of this control plane, and retry after the time in the \
+                    `Retry-After` header";
 
 /// A credential that a request shows, and where it comes from.
 #[derive(Debug, Clone, Copy)]
@@ -99,8 +99,8 @@ impl RefusedCredentials {
         }
         let wait = (1.0 - left) / rate.per_second;
         let detail = format!(
-            "{network} sent too many credentials that were refused: expected at most {} a second and {} \
-             at once; the next one is read in {wait:.3} s",
+            "too many rejected credentials from {network}: expected at most {} per second and {} \
+             at once; retry in {wait:.3} s",
             rate.per_second, rate.burst
         );
         Err(problem(ProblemCode::TooManyRequests).with_detail(detail).with_hint(HINT))

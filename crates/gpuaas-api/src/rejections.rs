@@ -216,7 +216,7 @@ async fn record(
         }),
     };
     if let Err(error) = ctx.store.append_audit_entry(now, entry).await {
-        tracing::error!(%error, code, "a refusal was not written down");
+        tracing::error!(%error, code, "cannot write a refusal to the audit log");
     }
     // A node's history tells of its credentials.
     let Some(node_id) = node_id.filter(|_| !is_forbidden(code)) else { return };
@@ -230,7 +230,7 @@ async fn record(
         text: format!("a credential of this node was refused{from}: {code}: {detail}"),
     };
     if let Err(error) = ctx.store.append_timeline(node_id, vec![line]).await {
-        tracing::error!(%error, code, "a refusal is missing in the node's history");
+        tracing::error!(%error, code, "cannot add a refusal to the node's history");
     }
 }
 
@@ -256,7 +256,7 @@ pub(crate) async fn record_foreign_task(
         }),
     };
     if let Err(error) = ctx.store.append_audit_entry(now, entry).await {
-        tracing::error!(%error, code, "a refusal of an agent was not written down");
+        tracing::error!(%error, code, "cannot write an agent's refusal to the audit log");
     }
 }
 

@@ -31,7 +31,10 @@ pub(crate) async fn site(
     let roces = roces.iter().filter(|roce| roce.spec.site == name).count();
     let secrets = ctx.store.input_secrets(SecretOwner::Site(site.id)).await?.len();
     let destroys = vec![
-        format!("the API key of {}, its watch and its approvals of bundles", site.spec.url),
+        format!(
+            "the API key of {}, the watch on the region and the site's bundle approvals",
+            site.spec.url
+        ),
         format!(
             "{} of bundles, {}",
             counted(secrets, "secret input"),
@@ -41,14 +44,14 @@ pub(crate) async fn site(
                 format!("{roces} fabric addresses")
             }
         ),
-        "MAAS is not asked, and the records of nodes that left the site stay".to_owned(),
+        "nothing changes in MAAS, and the records of nodes that left the site are kept".to_owned(),
     ];
     if !asked.dry_run && !site.spec.second_person.is_off() {
         let detail =
-            format!("site {name} has a policy of a second person, which would be gone with it");
+            format!("site {name} has a second-person policy, which would be removed with it");
         let hint = format!(
-            "turn the policy off first: `gpuaas site set {name} --second-person off`, which waits for \
-             a second person"
+            "turn the policy off first: `gpuaas site set {name} --second-person off`; this needs a \
+             second approver"
         );
         return Err(problem(ProblemCode::SiteInUse).with_detail(detail).with_hint(hint).into());
     }
@@ -73,7 +76,7 @@ async fn users(ctx: &Ctx, has_node: impl Fn(&NodeRecord) -> bool) -> ApiResult<V
     let nodes = used.map(|listed| {
         let (host, state) = (&listed.node.hostname, listed.node.state);
         format!(
-            "node {host} is {state}: `gpuaas node decommission {host}`, or `gpuaas node detach {host}`"
+            "node {host} is {state}: run `gpuaas node decommission {host}` or `gpuaas node detach {host}`"
         )
     });
     Ok(nodes.collect())
@@ -91,7 +94,7 @@ pub(crate) async fn profile(
     let secrets = ctx.store.input_secrets(SecretOwner::Profile(profile.id)).await?.len();
     let destroys = vec![
         format!(
-            "the profile with its {}, for new runs",
+            "the profile and its {}, for new runs",
             counted(usize::try_from(profile.revision).unwrap_or_default(), "revision")
         ),
         format!("{} of bundles", counted(secrets, "secret input")),
@@ -129,7 +132,8 @@ pub(crate) async fn roce(
     match removed.await {
         Ok(()) => {}
         Err(StoreError::NotFound { .. }) => {
-            let detail = format!("{interface} of {hostname} at site {} has none", asked.site);
+            let detail =
+                format!("{interface} of {hostname} at site {} has no fabric address", asked.site);
             return Err(problem(ProblemCode::RoceNotFound).with_detail(detail).into());
         }
         Err(error) => return Err(error.into()),

@@ -48,7 +48,7 @@ pub(crate) struct Filter {
     site: Option<String>,
     /// Of this host.
     hostname: Option<String>,
-    /// Only what this lets pass, such as `subnet=10.8.0.0/16`.
+    /// Filter expression, such as `subnet=10.8.0.0/16`.
     #[schemars(length(max = 2000))]
     filter: Option<String>,
     /// After this one, in the order of the list.
@@ -91,7 +91,8 @@ pub(crate) async fn change(
     let interface = check::interface(&asked.interface);
     let of_host = ctx.store.roce_assignments_of_host(site.id, &hostname).await?;
     let missing = || {
-        let detail = format!("{interface} of {hostname} at site {} has none", asked.site);
+        let detail =
+            format!("{interface} of {hostname} at site {} has no fabric address", asked.site);
         problem(ProblemCode::RoceNotFound).with_detail(detail)
     };
     let known = of_host.into_iter().find(|known| known.spec.interface == interface);
@@ -104,7 +105,9 @@ pub(crate) async fn change(
         ..before.clone()
     })?;
     if wanted == before {
-        return Err(invalid("ip_address", "nothing is to be changed").into());
+        return Err(
+            invalid("ip_address", "expected a value that differs from the assignment").into()
+        );
     }
     let detail = json!({
         "before": before, "after": wanted,

@@ -276,10 +276,10 @@ async fn version(State(ctx): State<Ctx>) -> Json<Version> {
 }
 
 async fn not_found(uri: axum::http::Uri) -> Refusal {
-    problem(ProblemCode::NotFound).with_detail(format!("there is nothing at {}", uri.path())).into()
+    problem(ProblemCode::NotFound).with_detail(format!("unknown path {}", uri.path())).into()
 }
 
 async fn method_not_allowed(method: axum::http::Method, uri: axum::http::Uri) -> Refusal {
-    let detail = format!("{} does not take {method}", uri.path());
+    let detail = format!("{} does not support {method}", uri.path());
     problem(ProblemCode::MethodNotAllowed).with_detail(detail).into()
 }

@@ -41,11 +41,9 @@ pub(crate) async fn find_run(ctx: &Ctx, text: &str) -> ApiResult<RunId> {
     let missing = |detail: String| problem(ProblemCode::RunNotFound).with_detail(detail).into();
     let Some(ListedNode { node, .. }) = find_named(ctx, text).await? else {
         let begun = id_prefix::find(ctx, IdKind::Run, text).await?;
-        return begun
-            .map(RunId)
-            .ok_or_else(|| missing(format!("neither a run nor a node answers to {text:?}")));
+        return begun.map(RunId).ok_or_else(|| missing(format!("no run or node matches {text:?}")));
     };
-    node.run_id.ok_or_else(|| missing(format!("node {text} never had a run")))
+    node.run_id.ok_or_else(|| missing(format!("node {text} has never had a run")))
 }
 
 /// Which runs to list.
@@ -62,7 +60,7 @@ pub(crate) struct Filter {
     /// Not over.
     #[serde(default)]
     open: bool,
-    /// Only what this lets pass, such as `status=parked created>2026-11-01`.
+    /// Filter expression, such as `status=parked created>2026-11-01`.
     #[schemars(length(max = 2000))]
     filter: Option<String>,
     /// After this run, in the order of the list.
@@ -237,7 +235,7 @@ async fn continue_run(
             site: &site,
             node_id: Some(run.node_id),
             summary: format!(
-                "the {kind} of {hostname} with profile {name} revision {revision}, not {from}"
+                "the {kind} of {hostname} with profile {name} revision {revision} instead of {from}"
             ),
             reason: reason.clone(),
             request: kept(command_path(&command), id, asked)?,
@@ -318,7 +316,7 @@ pub(crate) async fn skip_check(
 ) -> ApiResult<Json<RunView>> {
     let actor_and_reason = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     if !(1..=LONGEST_SKIP_SECONDS).contains(&asked.seconds) {
-        let message = format!("it is not between 1 and {LONGEST_SKIP_SECONDS}");
+        let message = format!("expected 1 to {LONGEST_SKIP_SECONDS} seconds");
         return Err(invalid("seconds", message).into());
     }
     if COMPLETION_GATES.contains(&asked.check.as_str()) {
@@ -330,7 +328,7 @@ pub(crate) async fn skip_check(
     let checks = &run.state.checks;
     if !checks.contains_key(&asked.check) {
         let names: Vec<&str> = checks.keys().map(String::as_str).collect();
-        let message = format!("the run made no such check; it made: {}", names.join(", "));
+        let message = format!("unknown check; the run has these checks: {}", names.join(", "));
         return Err(invalid("check", message).into());
     }
     hold_skip(&ctx, &caller, &run, &asked).await?;
@@ -357,7 +355,7 @@ async fn hold_skip(
         kind: ApprovalKind::Continuation,
         site: &site,
         node_id: Some(run.node_id),
-        summary: format!("the {} of {hostname} without the check of its image", run.kind),
+        summary: format!("the {} of {hostname} without its image check", run.kind),
         reason: asked.reason.clone(),
         request: kept("/api/v1/runs/{run}/skip-check", run.id, asked)?,
         target: json!({ "run": run.id, "profile_revision": run.profile_revision }),

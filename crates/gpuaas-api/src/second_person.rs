@@ -85,8 +85,7 @@ pub(crate) async fn check(
         if agreed == target_digest {
             return Ok(());
         }
-        let detail =
-            format!("{}: what it is about has changed since it was asked", checked.summary);
+        let detail = format!("{}: the target has changed since the request", checked.summary);
         return Err(problem(ProblemCode::ApprovalOutdated).with_detail(detail).into());
     }
     if !waits(ctx, caller, &checked, &force).await? {
@@ -96,10 +95,9 @@ pub(crate) async fn check(
     let new = new_approval(ctx, caller, checked, target_digest);
     let expires_at = new.expires_at;
     let id = ctx.store.hold_request(ctx.now(), new).await?;
-    let detail =
-        format!("{summary} at site {site} waits as {id} for another person, until {expires_at}");
+    let detail = format!("{summary} at site {site} is pending as approval {id} until {expires_at}");
     let hint = format!(
-        "`gpuaas approval show {id}` shows it; another person than {} lets it go on with `gpuaas \
+        "see it with `gpuaas approval show {id}`; ask an approver other than {} to run `gpuaas \
          approval approve {id} --reason WHY`",
         caller.person()
     );
@@ -204,7 +202,7 @@ pub(crate) async fn refuse_new_person(
     };
     let Some(site) = sites.iter().find(acts_at) else { return Ok(()) };
     let detail = format!(
-        "{person:?} would be another person at site {}, where a policy asks for a second person",
+        "{person:?} would count as a second person at site {}, where a policy requires one",
         site.spec.name
     );
     Err(problem(ProblemCode::PersonNotCreatable).with_detail(detail).into())
@@ -255,7 +253,10 @@ fn new_approval(
         step: None,
         source: Source::Operator,
         code: TimelineCode::ApprovalAsked.into(),
-        text: format!("{} asked for {summary}; it waits for another person ({id})", caller.name()),
+        text: format!(
+            "{} requested {summary}; it needs a second approver (approval {id})",
+            caller.name()
+        ),
     };
     let audit = NewAuditEntry {
         actor: caller.name().to_owned(),

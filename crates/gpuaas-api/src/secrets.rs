@@ -159,7 +159,7 @@ async fn delete(
     let audit = audit_entry(owned, SecretChange::Delete, bundle, input, &actor);
     if !ctx.store.delete_input_secret(ctx.now(), owned.owner, bundle, input, audit).await? {
         let AuditedOwner { kind, name, .. } = owned;
-        let detail = format!("{kind} {name} keeps nothing for input {input} of {bundle}");
+        let detail = format!("{kind} {name} has no secret for input {input} of {bundle}");
         return Err(problem(ProblemCode::SecretNotFound).with_detail(detail).into());
     }
     list(ctx, owned).await

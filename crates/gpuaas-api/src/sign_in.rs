@@ -24,7 +24,7 @@ use crate::problem::problem;
 /// Longest time for one answer of the provider.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Why there are no keys, where nobody was asked just now.
-const NO_ANSWER: &str = "the identity provider did not answer a moment ago";
+const NO_ANSWER: &str = "the last request to the identity provider failed";
 /// Longest answer of the provider, in bytes.
 const MOST_BYTES: usize = 256 << 10;
 
@@ -70,7 +70,7 @@ impl SignIn {
             Some(pem) => {
                 let certificates = reqwest::Certificate::from_pem_bundle(pem).unwrap_or_default();
                 if certificates.is_empty() {
-                    return Err("there is no certificate in it".to_owned());
+                    return Err("it contains no certificate".to_owned());
                 }
                 builder.tls_certs_merge(certificates)
             }
@@ -114,7 +114,7 @@ impl SignIn {
         };
         let has: String =
             has.chars().filter(|c| !gpuaas_types::text::is_invisible(*c)).take(300).collect();
-        let detail = format!("{} has {has}; no rule gives any of it a role", signed_in.id);
+        let detail = format!("{} has {has}; no role rule matches", signed_in.id);
         problem(ProblemCode::SignInNoRole).with_detail(detail)
     }
 
@@ -145,7 +145,7 @@ impl SignIn {
         match self.ask().await {
             Ok(keys) => Ok(self.cache.lock().fetched(keys, now)),
             Err(why) => {
-                tracing::warn!(issuer = %self.settings.issuer, why, "no keys of the provider");
+                tracing::warn!(issuer = %self.settings.issuer, why, "cannot fetch the identity provider's keys");
                 self.cache.lock().failed(now);
                 Err(why)
             }
@@ -158,10 +158,10 @@ impl SignIn {
         let said: Discovery = serde_json::from_slice(&said)
             .map_err(|error| format!("{}: {error}", issuer.discovery()))?;
         if said.issuer != issuer.as_str() {
-            return Err(format!("{} says that it is {}", issuer.discovery(), said.issuer));
+            return Err(format!("{} names another issuer: {}", issuer.discovery(), said.issuer));
         }
         if !IssuerUrl::is_safe(&said.jwks_uri) {
-            return Err(format!("its keys are at {}, which is not https", said.jwks_uri));
+            return Err(format!("the URL of its keys is not https: {}", said.jwks_uri));
         }
         let keys = self.read(&said.jwks_uri).await?;
         KeySet::parse(&keys).map_err(|fault| format!("{}: {fault}", said.jwks_uri))
@@ -172,12 +172,12 @@ impl SignIn {
         let failed = |error: reqwest::Error| format!("{url}: {}", causes(&error.without_url()));
         let mut response = self.http.get(url).send().await.map_err(failed)?;
         if !response.status().is_success() {
-            return Err(format!("{url} answers {}", response.status()));
+            return Err(format!("{url} returned {}", response.status()));
         }
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(failed)? {
             if body.len() + part.len() > MOST_BYTES {
-                return Err(format!("{url} answers more than {MOST_BYTES} bytes"));
+                return Err(format!("{url} returned more than {MOST_BYTES} bytes"));
             }
             body.extend_from_slice(&part);
         }

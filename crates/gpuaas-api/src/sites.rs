@@ -47,7 +47,7 @@ pub(crate) async fn create(
     match ctx.store.site_by_name(&spec.name).await {
         Err(StoreError::NotFound { .. }) => {}
         Ok(_) => {
-            let detail = format!("a site named {} exists", spec.name);
+            let detail = format!("a site named {} already exists", spec.name);
             return Err(problem(ProblemCode::SiteNameTaken).with_detail(detail).into());
         }
         Err(error) => return Err(error.into()),
@@ -61,8 +61,9 @@ pub(crate) async fn create(
     probe::check_pool(&ctx, &spec, key.expose_secret()).await?;
     let force = second_person::policy_of_region(&ctx, &spec.url, &status.region).await?;
     if force.image_approvals && !spec.approved_images.is_empty() {
-        let text = "another site of the region asks for a second person: add the site without images, \
-                    then ask for each with `gpuaas site set SITE --approve-image IMAGE`";
+        let text = "another site of the region requires a second approver: add the site without \
+                    images, then request each image with `gpuaas site set SITE --approve-image \
+                    IMAGE`";
         return Err(invalid("spec.approved_images", text).into());
     }
     let detail = json!({ "url": spec.url, "api_key_ref": spec.api_key_ref });
@@ -148,7 +149,7 @@ async fn edit(
     }
     bundles::site_inputs(ctx, "", &spec)?;
     if spec.name != site.spec.name {
-        return Err(invalid("name", "the name of a site cannot change").into());
+        return Err(invalid("name", "the name of a site cannot be changed").into());
     }
     if_match.check(site.revision)?;
     if lists_more_images(&site.spec, &spec) {
@@ -206,8 +207,9 @@ async fn read_key(ctx: &Ctx, reference: &KeyReference) -> ApiResult<SecretString
 
 /// Neither or both of a key and a reference to one were given.
 fn one_key(field: &str, command: &str) -> Problem {
-    let text = "give the API key, or where it is kept (api_key_ref), and not both";
-    let hint = format!("{command}, or --api-key-ref vault:MOUNT/PATH#FIELD in its place");
+    let text = "expected either the API key or a reference to it (api_key_ref), not both";
+    let hint =
+        format!("run {command}, or use --api-key-ref vault:MOUNT/PATH#FIELD instead of the file");
     invalid(field, text).with_hint(hint)
 }
 
@@ -221,7 +223,7 @@ async fn hold_policy(
     (patch, has_key): (Map<String, Value>, bool),
 ) -> ApiResult<()> {
     if has_key || patch.len() > 1 {
-        let text = "it is changed by itself, so that whoever has to agree sees all of the change";
+        let text = "change it alone, so that the approver sees the whole change";
         return Err(invalid("second_person", text).into());
     }
     let name = &site.spec.name;
@@ -235,7 +237,7 @@ async fn hold_policy(
         kind: ApprovalKind::Policy,
         site,
         node_id: None,
-        summary: format!("another policy of a second person at site {name}"),
+        summary: format!("a change of the second-person policy at site {name}"),
         reason: String::new(),
         request,
         target: json!({ "from": site.spec.second_person, "to": spec.second_person }),
@@ -259,7 +261,7 @@ async fn hold_move(
         kind: ApprovalKind::Policy,
         site,
         node_id: None,
-        summary: format!("a move of site {name} to {}", spec.url),
+        summary: format!("a change of the MAAS URL of site {name} to {}", spec.url),
         reason: String::new(),
         request: ApprovalRequest {
             method: "PATCH".to_owned(),
@@ -300,7 +302,7 @@ async fn hold_images(
     let without_digest =
         |image: &&&str| ImageApproval::parse(image).is_ok_and(|approval| approval.sha256.is_none());
     if let Some(image) = added.iter().find(without_digest) {
-        let text = format!("{image} names no digest: expected custom/NAME@sha256:DIGEST");
+        let text = format!("{image} has no digest: expected custom/NAME@sha256:DIGEST");
         return Err(invalid("approved_images", text).into());
     }
     let name = &site.spec.name;
@@ -310,7 +312,10 @@ async fn hold_images(
         kind: ApprovalKind::Policy,
         site,
         node_id: None,
-        summary: format!("an approval of {} by the list of site {name}", added.join(", ")),
+        summary: format!(
+            "the addition of {} to the approved images of site {name}",
+            added.join(", ")
+        ),
         reason: String::new(),
         request: ApprovalRequest {
             method: "PATCH".to_owned(),
@@ -334,10 +339,10 @@ fn secure(ctx: &Ctx, url: &str) -> Result<(), Problem> {
 
 /// The key that is kept was given for one server, and is shown to no other.
 fn key_stays() -> Problem {
-    let text = "the key of a region is sent to no other server: give that server's key, or where it is \
-                kept, with its address";
+    let text = "the stored key is never sent to another server: give the new server's key, or a \
+                reference to it, with the URL";
     invalid("api_key", text).with_hint(
-        "`gpuaas site set SITE --url MAAS_URL --api-key-file FILE`, or --api-key-ref \
-         vault:MOUNT/PATH#FIELD in its place",
+        "run `gpuaas site set SITE --url MAAS_URL --api-key-file FILE`, or use --api-key-ref \
+         vault:MOUNT/PATH#FIELD instead of the file",
     )
 }

@@ -44,7 +44,7 @@ pub(crate) async fn create(
     caller.check_site(request.site.as_deref())?;
     let site_id = site_id(&ctx, request.site.as_deref()).await?;
     let (actor, reason) = caller.actor_and_reason(&request.actor, &request.reason)?;
-    let owner = "name who has the slots from then on";
+    let owner = "name the new owner of the slots";
     let owner = check::words("owner", &request.owner, OWNER_CHARS, owner)?;
     let ClaimRequest { gpus, numa, reserved_seconds, .. } = request;
     within("gpus", gpus, GPUS)?;
@@ -74,7 +74,7 @@ fn within(field: &str, value: u32, (least, most): (u32, u32)) -> Result<(), Prob
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(invalid(field, format!("{least} to {most}")))
+    Err(invalid(field, format!("expected {least} to {most}")))
 }
 
 /// The refusal with what was counted.
@@ -86,8 +86,9 @@ fn refused(gpus: u32, refusal: PlacementRefusal, unusable: &str) -> Problem {
         ClaimRefusal::NotReady => ProblemCode::NotReady,
     };
     problem(code).with_detail(format!(
-        "{gpus} wanted; free slots of ready nodes: {free_slots}, at most {most_on_one_node} of one \
-         node; nodes that have a free set and are not ready: {nodes_not_ready}{unusable}"
+        "requested slots: {gpus}; free slots on ready nodes: {free_slots}, at most \
+         {most_on_one_node} on one node; nodes with enough free slots that are not ready: \
+         {nodes_not_ready}{unusable}"
     ))
 }
 
@@ -100,7 +101,7 @@ pub(crate) struct ClaimFilter {
     /// Those that ended as well.
     #[serde(default)]
     ended: bool,
-    /// Only what this lets pass, such as `owner=team-a state=reserved`.
+    /// Filter expression, such as `owner=team-a state=reserved`.
     #[schemars(length(max = 2000))]
     filter: Option<String>,
     /// Identifier of the last claim of the page before.
@@ -190,7 +191,7 @@ async fn hold_release(
     second_person::check(ctx, caller, checked).await
 }
 
-/// The claim that an identifier, or the begin of one that no other has, names.
+/// The claim named by an identifier or a unique prefix of one.
 ///
 /// # Errors
 /// `claim_not_found`, `id_ambiguous`; the database's.

@@ -39,18 +39,22 @@ pub(crate) async fn launch(
         request;
     let (actor, reason) = caller.actor_and_reason(&actor, &reason)?;
     if !is_image_name(&image) {
-        let wanted = "name of a file: letters, digits, dots, underscores and dashes";
+        let wanted = "expected a file name of letters, digits, dots, underscores and dashes";
         return Err(invalid("image", wanted).into());
     }
     if user_data.expose().len() > MOST_USER_DATA_BYTES {
-        return Err(invalid("user_data", format!("at most {MOST_USER_DATA_BYTES} bytes")).into());
+        return Err(
+            invalid("user_data", format!("expected at most {MOST_USER_DATA_BYTES} bytes")).into()
+        );
     }
     if let Some(key) = silencing_key(user_data.expose()) {
-        let wanted = format!("no {key}: the host has the guest call it once it booted");
+        let wanted = format!(
+            "must not contain {key}: the host configures the guest to report that it booted"
+        );
         return Err(invalid("user_data", wanted).into());
     }
     if guest_timeout_seconds.is_some_and(|seconds| !GUEST_TIMEOUTS.contains(&seconds)) {
-        let wanted = format!("{} to {} s", GUEST_TIMEOUTS.start(), GUEST_TIMEOUTS.end());
+        let wanted = format!("expected {} to {} s", GUEST_TIMEOUTS.start(), GUEST_TIMEOUTS.end());
         return Err(invalid("guest_timeout_seconds", wanted).into());
     }
     let claim = ctx.store.slot_claim(id).await?;
@@ -82,7 +86,7 @@ pub(crate) async fn recover(
     Body(request): Body<SlotRecoveryRequest>,
 ) -> ApiResult<Json<SlotInventory>> {
     let node_id = find_node(&ctx, &node).await?;
-    let index = index.parse().map_err(|_| invalid("index", "the number of a slot"))?;
+    let index = index.parse().map_err(|_| invalid("index", "expected a slot number"))?;
     let (actor, reason) = caller.actor_and_reason(&request.actor, &request.reason)?;
     let asked = SlotRecovery { node_id, index, actor, reason };
     ctx.store.recover_slot(ctx.now(), asked).await?;

@@ -102,10 +102,10 @@ fn bounded(report: TopologyReport, policy: &SlotPolicy) -> Result<TopologyReport
         ("partitions", topology.fabric_partitions.as_ref().map_or(0, Vec::len), MOST_PARTITIONS),
     ] {
         if seen > most {
-            return Err(format!("the agent reports {seen} {what}; at most {most} are taken"));
+            return Err(format!("the agent reported {seen} {what}; at most {most} are accepted"));
         }
     }
-    let unreadable = |error: serde_json::Error| format!("the report cannot be kept: {error}");
+    let unreadable = |error: serde_json::Error| format!("cannot store the report: {error}");
     let mut value = serde_json::to_value(&report).map_err(unreadable)?;
     plain(&mut value);
     serde_json::from_value(value).map_err(unreadable)

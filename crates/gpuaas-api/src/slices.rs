@@ -96,13 +96,14 @@ pub(crate) async fn approve(
     let (actor, reason) = caller.actor_and_reason(&actor, &reason)?;
     let digest = digest.trim().to_ascii_lowercase();
     if digest.len() != DIGEST_DIGITS || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        let wanted = format!("the digest of the map, {DIGEST_DIGITS} hexadecimal digits");
+        let wanted =
+            format!("expected the digest of the slot map: {DIGEST_DIGITS} hexadecimal digits");
         return Err(invalid("digest", wanted).into());
     }
     if let Some(profile) = profile_without_slices(&ctx, node_id).await? {
-        let detail = format!("{text} has profile {profile}, which makes no slice host");
+        let detail = format!("{text} has profile {profile}, which is not a slice profile");
         let hint = format!(
-            "deploy it with a profile of slices: `gpuaas node reimage {text} --profile PROFILE \
+            "redeploy it with a slice profile: `gpuaas node reimage {text} --profile PROFILE \
              --reason WHY`"
         );
         return Err(problem(ProblemCode::NotASliceHost).with_detail(detail).with_hint(hint).into());
@@ -139,7 +140,7 @@ pub(crate) async fn unusable_hosts(ctx: &Ctx, site_id: Option<SiteId>) -> ApiRes
         return Ok(String::new());
     }
     Ok(format!(
-        "; hosts with free slots whose profile makes no slice host: {} (`gpuaas node reimage HOST \
+        "; hosts with free slots but without a slice profile: {} (`gpuaas node reimage HOST \
          --profile PROFILE`)",
         unusable.join(", ")
     ))
@@ -151,7 +152,7 @@ pub(crate) async fn unusable_hosts(ctx: &Ctx, site_id: Option<SiteId>) -> ApiRes
 pub(crate) struct SlotFilter {
     /// Only of this site.
     site: Option<String>,
-    /// Only what this lets pass, such as `state=free,candidate`.
+    /// Filter expression, such as `state=free,candidate`.
     #[schemars(length(max = 2000))]
     filter: Option<String>,
 }
@@ -170,7 +171,8 @@ pub(crate) async fn list(
 async fn topology(ctx: &Ctx, node_id: NodeId, text: &str) -> ApiResult<SliceTopology> {
     let found = ctx.store.slice_topology(node_id).await?;
     Ok(found.ok_or_else(|| {
-        problem(ProblemCode::SlotMapMissing).with_detail(format!("{text} was not discovered"))
+        problem(ProblemCode::SlotMapMissing)
+            .with_detail(format!("the slots of {text} have not been discovered"))
     })?)
 }
 

@@ -41,7 +41,7 @@ fn parse(bytes: &[u8]) -> Result<Value, Problem> {
             return problem(ProblemCode::InvalidField).with_detail(error.to_string());
         }
         problem(ProblemCode::MalformedJson).with_detail(if bytes.is_empty() {
-            "the body is empty".to_owned()
+            "the request body is empty".to_owned()
         } else {
             error.to_string()
         })
@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for UniqueFieldsVisitor {
         while let Some(name) = fields.next_key::<String>()? {
             let UniqueFields(value) = fields.next_value()?;
             if object.contains_key(&name) {
-                return Err(de::Error::custom(format!("the field {name} is given twice")));
+                return Err(de::Error::custom(format!("duplicate field {name}")));
             }
             object.insert(name, value);
         }
@@ -199,7 +199,7 @@ fn unknown_field(field: &str, name: &str, known: &[&'static str]) -> Problem {
         names => format!("did you mean {}?", names.join(", ")),
     };
     problem(ProblemCode::UnknownField)
-        .with_detail(format!("there is no field {field}"))
+        .with_detail(format!("unknown field {field}"))
         .with_field(field, "unknown field")
         .with_hint(hint)
 }
@@ -259,7 +259,7 @@ fn kind_of(unexpected: &Unexpected<'_>) -> &'static str {
     match unexpected {
         Unexpected::Bool(_) => "a boolean",
         Unexpected::Unsigned(_) | Unexpected::Signed(_) => "an integer",
-        Unexpected::Float(_) => "a number with a fraction",
+        Unexpected::Float(_) => "a fractional number",
         Unexpected::Str(_) | Unexpected::Char(_) => "a string",
         Unexpected::Unit | Unexpected::Option => "null",
         Unexpected::Seq => "a list",
@@ -386,7 +386,7 @@ mod tests {
     fn an_unknown_field_is_named_with_its_neighbours() {
         let body = r#"{"name":"h200","spec":{"strict_pxe":true}}"#;
         insta::assert_snapshot!(refuse::<ProfileCreate>(body), @r"
-        unknown_field: The request has a field that does not exist: there is no field spec.strict_pxe
+        unknown_field: Unknown field in the request: unknown field spec.strict_pxe
           spec.strict_pxe: unknown field
         hint: did you mean strict_pxe_preflight?
         ");
@@ -399,9 +399,9 @@ mod tests {
     fn a_wrong_type_has_a_path_and_no_value() {
         let body = r#"{"spec":{"name":"a","url":"b"},"api_key":12345}"#;
         insta::assert_snapshot!(refuse::<SiteCreate>(body), @r"
-        invalid_field: A field of the request cannot be taken as it is: api_key: expected a string, found an integer
+        invalid_field: Invalid field in the request: api_key: expected a string, found an integer
           api_key: expected a string, found an integer
-        hint: correct the field that `errors` names; it says what the field takes
+        hint: correct the field that `errors` names; the message says what the field accepts
         ");
         let body = r#"{"name":"a","spec":{"max_deploy_retry_attempts":-1}}"#;
         assert_eq!(refuse::<ProfileCreate>(body).errors[0].field, "spec.max_deploy_retry_attempts");
@@ -417,9 +417,9 @@ mod tests {
         let problem = refuse::<SiteCreate>("{\n  \"spec\": {,}\n}");
         assert_eq!(problem.code, "malformed_json");
         assert!(problem.detail.contains("line 2 column 12"), "{}", problem.detail);
-        assert_eq!(refuse::<SiteCreate>("").detail, "the body is empty");
+        assert_eq!(refuse::<SiteCreate>("").detail, "the request body is empty");
         let problem = refuse::<ProfileCreate>(r#"{"name":"a","name":"b"}"#);
         assert_eq!(problem.code, "invalid_field");
-        assert!(problem.detail.contains("twice"));
+        assert!(problem.detail.contains("duplicate field name"));
     }
 }

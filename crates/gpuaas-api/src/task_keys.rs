@@ -141,6 +141,6 @@ fn new_key() -> ApiResult<(String, SecretString)> {
 }
 
 fn key_problem(error: &gpuaas_bundle::SignatureError) -> gpuaas_types::Problem {
-    tracing::error!(%error, "a task key does not work");
+    tracing::error!(%error, "cannot use a task key");
     problem(ProblemCode::Internal)
 }

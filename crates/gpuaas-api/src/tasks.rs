@@ -94,7 +94,7 @@ pub(crate) async fn issue(
         step: None,
         source: Source::Operator,
         code: TimelineCode::TaskAsked.into(),
-        text: format!("{actor} has the agent do {kind}{how}: {reason}"),
+        text: format!("{actor} requested the task {kind}{how}: {reason}"),
     };
     let audit = NewAuditEntry {
         actor: actor.clone(),
@@ -135,7 +135,7 @@ async fn hold_update(
         kind: ApprovalKind::AgentUpdate,
         site: &site,
         node_id: Some(node.id),
-        summary: format!("an update of the agent of {} to {version}", node.hostname),
+        summary: format!("an update of the agent on {} to {version}", node.hostname),
         reason: reason.to_owned(),
         request: ApprovalRequest::post("/api/v1/nodes/{node}/tasks", &node.id.to_string(), kept),
         target: json!({ "node": node.id, "version": version, "digest": digest }),
@@ -179,7 +179,8 @@ async fn check_node(
         return Err(problem(ProblemCode::NodeWithoutAgent).with_detail(detail).into());
     }
     if listed.node.heartbeat_at.is_none() {
-        let detail = format!("no agent of {hostname} was ever heard; the node is {state}");
+        let detail =
+            format!("the agent of {hostname} has never sent a heartbeat; the node is {state}");
         return Err(problem(ProblemCode::NodeWithoutAgent).with_detail(detail).into());
     }
     let profile = ctx.store.profile(listed.node.profile_id).await?;
@@ -201,7 +202,7 @@ async fn check_node(
             run.status,
             run.step
         );
-        let hint = "wait for the run, or ask for a dry run";
+        let hint = "wait for the run to end, or request a dry run";
         return Err(problem(ProblemCode::NodeHasOpenRun)
             .with_detail(detail)
             .with_hint(hint)
@@ -214,7 +215,7 @@ async fn check_node(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TaskQuery {
-    /// Only what this lets pass, such as `kind=service succeeded=false`.
+    /// Filter expression, such as `kind=service succeeded=false`.
     #[schemars(length(max = 2000))]
     filter: Option<String>,
     /// After this one, in the order of the list.

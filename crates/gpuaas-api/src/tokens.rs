@@ -62,7 +62,7 @@ pub(crate) async fn create(
     };
     let person = match asked.person.as_deref().map(str::trim) {
         None => caller.person().to_owned(),
-        Some("") => return Err(invalid("person", "it is empty").into()),
+        Some("") => return Err(invalid("person", "must not be empty").into()),
         Some(person) => check::plain_text(person, PERSON_CHARS),
     };
     if person != caller.person() {
@@ -101,7 +101,7 @@ async fn check_grants(ctx: &Ctx, grants: &[RoleGrant]) -> ApiResult<()> {
         let field = format!("grants.{index}.sites");
         let Some(sites) = &grant.sites else { continue };
         if sites.is_empty() {
-            let message = "it is empty; leave it out for a role that holds everywhere";
+            let message = "empty: leave it out to grant the role at all sites";
             return Err(invalid(&field, message).into());
         }
         for site in sites {
@@ -116,7 +116,7 @@ async fn check_grants(ctx: &Ctx, grants: &[RoleGrant]) -> ApiResult<()> {
 }
 
 fn no_site(field: String, site: &str) -> Problem {
-    let message = format!("there is no site {site}");
+    let message = format!("site {site} does not exist");
     problem(ProblemCode::SiteNotFound).with_detail(&message).with_field(field, message)
 }
 

@@ -9,16 +9,16 @@ use x509_parser::pem::Pem;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CaError {
     /// There is no CERTIFICATE block.
-    #[error("no PEM certificate in the bundle")]
+    #[error("the CA bundle contains no PEM certificate")]
     NoCertificate,
     /// A placeholder of a template is still there.
-    #[error("the bundle still holds a template placeholder: {0}")]
+    #[error("the CA bundle still contains a template placeholder: {0}")]
     Placeholder(String),
     /// A block that is not a certificate, such as a private key.
-    #[error("the bundle holds a {0} block; only CERTIFICATE blocks belong in it")]
+    #[error("the CA bundle contains a {0} block: expected only CERTIFICATE blocks")]
     ForeignBlock(String),
     /// A block that does not hold one DER certificate.
-    #[error("certificate {number} of the bundle is damaged: {reason}")]
+    #[error("certificate {number} in the CA bundle is invalid: {reason}")]
     Damaged {
         /// Number of the block, from 1.
         number: usize,
@@ -56,9 +56,9 @@ pub fn validate_ca_bundle(pem: &str) -> Result<usize, CaError> {
         let damaged = |reason| CaError::Damaged { number, reason };
         let block = block.map_err(|error| {
             damaged(match error {
-                PEMError::IncompletePEM => "it has no end line",
-                PEMError::Base64DecodeError => "it is not base64",
-                _ => "its begin line is malformed",
+                PEMError::IncompletePEM => "no END line",
+                PEMError::Base64DecodeError => "invalid base64",
+                _ => "malformed BEGIN line",
             })
         })?;
         if block.label != "CERTIFICATE" {
@@ -66,7 +66,7 @@ pub fn validate_ca_bundle(pem: &str) -> Result<usize, CaError> {
         }
         match x509_parser::parse_x509_certificate(&block.contents) {
             Ok(([], _)) => count = number,
-            _ => return Err(damaged("it is not one DER certificate")),
+            _ => return Err(damaged("expected exactly one DER certificate")),
         }
     }
     if count == 0 { Err(CaError::NoCertificate) } else { Ok(count) }

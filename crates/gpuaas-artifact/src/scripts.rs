@@ -64,27 +64,37 @@ struct ScriptMetadata {
 /// profile.
 pub fn parse_script(text: &str) -> Result<CommissioningScript, String> {
     if text.len() > MAX_SCRIPT_BYTES {
-        return Err(format!("it has {} bytes; {MAX_SCRIPT_BYTES} are allowed", text.len()));
+        return Err(format!(
+            "the script has {} bytes; the limit is {MAX_SCRIPT_BYTES}",
+            text.len()
+        ));
     }
     if !text.starts_with("#!/") {
-        return Err("its first line is no interpreter such as #!/bin/sh".to_owned());
+        return Err("the first line names no interpreter, such as #!/bin/sh".to_owned());
     }
     let metadata = parse_metadata(text)?;
     let label = &metadata.name;
     if !is_name(label) || label.len() > MAX_LABEL_CHARS {
-        return Err(format!("the name {label:?} is not 1 to {MAX_LABEL_CHARS} of a-z, 0-9 and -"));
+        return Err(format!(
+            "invalid name {label:?}: expected 1 to {MAX_LABEL_CHARS} characters of a-z, 0-9 and -"
+        ));
     }
     if !is_timeout(&metadata.timeout) {
-        return Err(format!("the timeout {:?} is not HH:MM:SS above zero", metadata.timeout));
+        return Err(format!(
+            "invalid timeout {:?}: expected HH:MM:SS greater than zero",
+            metadata.timeout
+        ));
     }
     let tags = parse_tags(metadata.tags.as_ref())?;
     let has = |tag: &str| tags.iter().any(|other| other == tag);
     match metadata.script_type {
         ScriptKind::Commissioning if !has("noauto") => {
-            return Err("it has no tag noauto: MAAS would run it on every machine".to_owned());
+            return Err(
+                "the tag noauto is missing: MAAS would run the script on every machine".to_owned()
+            );
         }
         ScriptKind::Testing if has("commissioning") => {
-            return Err("its tag commissioning would make it a default test".to_owned());
+            return Err("the tag commissioning would make the script a default test".to_owned());
         }
         _ => {}
     }
@@ -102,12 +112,12 @@ fn parse_metadata(text: &str) -> Result<ScriptMetadata, String> {
     let begin = lines.iter().position(|line| *line == BEGIN);
     let end = lines.iter().position(|line| *line == END);
     let (Some(begin), Some(end)) = (begin, end) else {
-        return Err(format!("MAAS' metadata is missing between {BEGIN:?} and {END:?}"));
+        return Err(format!("no MAAS metadata between {BEGIN:?} and {END:?}"));
     };
     let inside = lines.get(begin + 1..end).unwrap_or_default();
     let yaml: Option<Vec<&str>> = inside.iter().map(|line| line.strip_prefix('#')).collect();
-    let yaml = yaml.ok_or("a line of its metadata does not begin with #")?;
-    serde_saphyr::from_str(&yaml.join("\n")).map_err(|error| format!("its metadata: {error}"))
+    let yaml = yaml.ok_or("a metadata line does not start with #")?;
+    serde_saphyr::from_str(&yaml.join("\n")).map_err(|error| format!("invalid metadata: {error}"))
 }
 
 /// The script with another name in its metadata.
@@ -142,7 +152,7 @@ fn parse_tags(value: Option<&Value>) -> Result<Vec<String>, String> {
         Some(Value::Array(items)) => items.iter().map(Value::as_str).collect(),
         Some(_) => None,
     };
-    let tags = tags.ok_or("its tags are neither a list of words nor words with commas")?;
+    let tags = tags.ok_or("invalid tags: expected a list or comma-separated words")?;
     Ok(tags.into_iter().filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
 }
 
@@ -154,15 +164,18 @@ pub(crate) fn commissioning_scripts(
     let mut scripts: Vec<CommissioningScript> = Vec::new();
     for (path, entry) in archive.files.iter().filter(|(path, _)| path.starts_with(SCRIPTS_FOLDER)) {
         let text = std::str::from_utf8(&entry.bytes);
-        let text = text.map_err(|_| wrong(path, "it is not UTF-8".to_owned()))?;
+        let text = text.map_err(|_| wrong(path, "the file is not UTF-8".to_owned()))?;
         let script = parse_script(text).map_err(|reason| wrong(path, reason))?;
         if scripts.iter().any(|other| other.script.label == script.script.label) {
-            return Err(wrong(path, format!("another script is called {}", script.script.label)));
+            return Err(wrong(
+                path,
+                format!("another script is also named {}", script.script.label),
+            ));
         }
         scripts.push(script);
     }
     if scripts.is_empty() {
-        return Err(wrong(SCRIPTS_FOLDER, "there is no script in it".to_owned()));
+        return Err(wrong(SCRIPTS_FOLDER, "the folder contains no script".to_owned()));
     }
     Ok(scripts)
 }
@@ -198,7 +211,7 @@ mod tests {
             (GOOD.replace("name: x", "name: X y"), "name"),
             (GOOD.replace("00:02:00", "00:00:00"), "timeout"),
             (GOOD.replace("00:02:00", "120"), "timeout"),
-            (GOOD.replace("# tags", "tags"), "begin with #"),
+            (GOOD.replace("# tags", "tags"), "start with #"),
             (format!("{GOOD}\n# for_hardware: pci:10de:2330"), "for_hardware"),
             (GOOD.replace("commissioning", "release"), "release"),
         ] {
@@ -208,6 +221,6 @@ mod tests {
         let default = GOOD.replace("commissioning", "testing").replace(", a]", ", commissioning]");
         assert!(parse_script(&script(&default)).unwrap_err().contains("default test"));
         assert!(parse_script("exit 0\n").unwrap_err().contains("interpreter"));
-        assert!(parse_script("#!/bin/sh\nexit 0\n").unwrap_err().contains("metadata is missing"));
+        assert!(parse_script("#!/bin/sh\nexit 0\n").unwrap_err().contains("no MAAS metadata"));
     }
 }

@@ -136,14 +136,14 @@ fn collect_files(
         if let Err(reason) = check_path(&path) {
             findings.push(LintFinding::of_file(&path, reason));
         } else if path == ARCHIVED_NAME {
-            findings.push(LintFinding::of_file(&path, "a build writes the file of this name"));
+            let text = "the name is reserved: the build writes this file";
+            findings.push(LintFinding::of_file(&path, text));
         } else if kind.is_dir() && depth < MAX_DEPTH {
             collect_files(folder, &path, depth + 1, files, findings)?;
         } else if kind.is_file() {
             files.insert(path, fs::read(entry.path()).map_err(failed)?);
         } else {
-            let text = "it is neither a plain file nor a folder; a link would mean something else \
-                        on a node";
+            let text = "expected a plain file or a folder; a link would point elsewhere on a node";
             findings.push(LintFinding::of_file(&path, text));
         }
     }
@@ -154,14 +154,15 @@ fn collect_files(
 fn lint_phase_script(path: &str, entry: &Entry) -> Vec<LintFinding> {
     let at = |line, text: &str| LintFinding { file: path.to_owned(), line, text: text.to_owned() };
     let Ok(text) = std::str::from_utf8(&entry.bytes) else {
-        return vec![at(None, "it is not text")];
+        return vec![at(None, "the file is not UTF-8 text")];
     };
     let mut findings = Vec::new();
     if !text.starts_with("#!/bin/bash\n") {
-        findings.push(at(Some(1), "a phase begins with #!/bin/bash"));
+        findings.push(at(Some(1), "a phase must start with #!/bin/bash"));
     }
     if !text.lines().any(|line| line.trim() == "set -euo pipefail") {
-        findings.push(at(None, "a phase says set -euo pipefail: a failure must end it"));
+        let text = "a phase must contain set -euo pipefail, so that it stops at the first failure";
+        findings.push(at(None, text));
     }
     if let Some(number) = text.split('\n').position(|line| line.ends_with('\r')) {
         findings.push(at(Some(number as u64 + 1), "the line ends with a carriage return"));
@@ -263,10 +264,10 @@ expects:
         let text =
             wrong(&[("bundle.yaml", &manifest), ("phases/net.sh", &crlf), ("manifest.json", "")]);
         insta::assert_snapshot!(text, @r"
-        bundle.yaml:7: inputs.uplink: its default is not a link's name
-        bundle.yaml:12: phases[0]: timeout_seconds is from 1 to 14400
-        manifest.json: a build writes the file of this name
-        phases/net.sh:1: a phase begins with #!/bin/bash
+        bundle.yaml:7: inputs.uplink: invalid default: not an interface name
+        bundle.yaml:12: phases[0]: timeout_seconds must be from 1 to 14400
+        manifest.json: the name is reserved: the build writes this file
+        phases/net.sh:1: a phase must start with #!/bin/bash
         phases/net.sh:1: the line ends with a carriage return
         ");
     }
@@ -287,6 +288,6 @@ expects:
         let dir = folder(&[("bundle.yaml", MANIFEST), ("phases/net.sh", SCRIPT)]);
         std::os::unix::fs::symlink("/etc/shadow", dir.path().join("secret")).unwrap();
         let text = read_folder(dir.path()).unwrap_err().to_string();
-        assert!(text.starts_with("secret: it is neither a plain file"), "{text}");
+        assert!(text.starts_with("secret: expected a plain file"), "{text}");
     }
 }

@@ -118,7 +118,7 @@ impl fmt::Debug for BootstrapInputs {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
     /// A template's placeholder is still there.
-    #[error("{field} still holds a template placeholder: {found}")]
+    #[error("{field} still contains a template placeholder: {found}")]
     Placeholder {
         /// Dotted name of the field.
         field: &'static str,
@@ -126,7 +126,7 @@ pub enum RenderError {
         found: String,
     },
     /// A value of a form that the field does not allow.
-    #[error("{field} is not valid: {reason}")]
+    #[error("invalid {field}: {reason}")]
     Invalid {
         /// Dotted name of the field.
         field: &'static str,
@@ -262,23 +262,23 @@ fn part(content_type: &str, file_name: &str, text: String) -> Part {
 type FieldRule = (&'static str, fn(&str) -> bool, &'static str);
 
 const HOSTNAME: FieldRule =
-    ("hostname", is_hostname, "a short hostname is 1 to 63 of a-z, A-Z, 0-9 and -");
-const SITE: FieldRule = ("site", is_name, "a site name is 1 to 64 of a-z, 0-9 and -");
-const CONTROL_PLANE: FieldRule = ("control_plane_url", is_url, "it is no http or https URL");
-const BOOTSTRAP: FieldRule = ("bootstrap_token", is_token, "it is no bearer token");
-const ENROLLMENT: FieldRule = ("enrollment_token", is_token, "it is no bearer token");
+    ("hostname", is_hostname, "expected 1 to 63 characters of a-z, A-Z, 0-9 and -");
+const SITE: FieldRule = ("site", is_name, "expected 1 to 64 characters of a-z, 0-9 and -");
+const CONTROL_PLANE: FieldRule = ("control_plane_url", is_url, "expected an http or https URL");
+const BOOTSTRAP: FieldRule = ("bootstrap_token", is_token, "expected a bearer token");
+const ENROLLMENT: FieldRule = ("enrollment_token", is_token, "expected a bearer token");
 const USER: FieldRule =
-    ("deploy_user", is_user, "a login user is 1 to 32 of a-z, 0-9, _ and -, and not root");
+    ("deploy_user", is_user, "expected 1 to 32 characters of a-z, 0-9, _ and -, and not root");
 const BUNDLE: [FieldRule; 3] = [
-    ("bundle.name", is_name, "a bundle name is 1 to 64 of a-z, 0-9 and -"),
-    ("bundle.version", is_version, "it is no version"),
-    ("bundle.url", is_artifact_url, "it is neither a URL nor a path"),
+    ("bundle.name", is_name, "expected 1 to 64 characters of a-z, 0-9 and -"),
+    ("bundle.version", is_version, "expected a version such as 1.0.0"),
+    ("bundle.url", is_artifact_url, "expected a URL or a path"),
 ];
 const VALUE: FieldRule = ("bundle.inputs", |_| true, "");
 const AGENT: [FieldRule; 3] = [
-    ("agent.name", is_name, "an agent name is 1 to 64 of a-z, 0-9 and -"),
-    ("agent.version", is_version, "it is no version"),
-    ("agent.url", is_artifact_url, "it is neither a URL nor a path"),
+    ("agent.name", is_name, "expected 1 to 64 characters of a-z, 0-9 and -"),
+    ("agent.version", is_version, "expected a version such as 1.0.0"),
+    ("agent.url", is_artifact_url, "expected a URL or a path"),
 ];
 
 fn check_inputs(inputs: &BootstrapInputs) -> Result<(), RenderError> {
@@ -324,7 +324,7 @@ fn check_artifact(rules: [FieldRule; 3], artifact: &Artifact) -> Result<(), Rend
     Ok(())
 }
 
-const CONTROL: &str = "it holds a control character";
+const CONTROL: &str = "it contains a control character";
 
 fn check_field((field, accepts, reason): FieldRule, value: &str) -> Result<(), RenderError> {
     if value.chars().any(char::is_control) {
@@ -401,7 +401,7 @@ impl fmt::Debug for ParsedUserData {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Not the MIME message that [`render_user_data`] writes.
-    #[error("user-data is no multipart message of GPUaaS")]
+    #[error("the user-data is not a GPUaaS multipart message")]
     NotMultipart,
     /// The cloud-config part is missing or is no cloud-config.
     #[error("the cloud-config part is missing or damaged: {0}")]

@@ -44,10 +44,10 @@ pub struct Archive {
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// Not a tar, or cut off.
-    #[error("this is not a bundle: {0}")]
+    #[error("not a bundle archive: {0}")]
     Malformed(String),
     /// An entry that is not allowed in a bundle.
-    #[error("entry {path:?} is refused: {reason}")]
+    #[error("entry {path:?} is not allowed: {reason}")]
     Entry {
         /// Name of the entry.
         path: String,
@@ -58,7 +58,7 @@ pub enum ArchiveError {
     #[error("too large: {0}")]
     TooLarge(String),
     /// The manifest does not fit the files.
-    #[error("its manifest is refused: {0}")]
+    #[error("invalid manifest: {0}")]
     Manifest(String),
 }
 
@@ -82,16 +82,16 @@ impl ArchiveError {
 pub fn check_path(path: &str) -> Result<(), &'static str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-+@/".contains(&b);
     if path.is_empty() || path.len() > 99 {
-        return Err("a name has 1 to 99 bytes");
+        return Err("expected a path of 1 to 99 bytes");
     }
     if path.starts_with('/') {
-        return Err("it is absolute");
+        return Err("the path is absolute");
     }
     if path.split('/').any(|part| part == "..") {
-        return Err("it leaves the bundle");
+        return Err("the path leads out of the bundle");
     }
     if path.split('/').any(|part| part.is_empty() || part == ".") {
-        return Err("it has an empty part");
+        return Err("the path has an empty part");
     }
     if !path.bytes().all(plain) {
         return Err("only letters, digits and . _ - + @ are allowed");
@@ -138,16 +138,19 @@ impl Archive {
             }
             if manifest.is_none() {
                 if path != ARCHIVED_NAME {
-                    return Err(ArchiveError::Malformed(format!("{ARCHIVED_NAME} is not first")));
+                    return Err(ArchiveError::Malformed(format!(
+                        "the first entry is not {ARCHIVED_NAME}"
+                    )));
                 }
                 let parsed: Manifest = crate::format::manifest_from_json(&entry.bytes)
                     .map_err(ArchiveError::Manifest)?;
                 manifest = Some(parsed);
             } else if files.insert(path.clone(), entry).is_some() {
-                return Err(ArchiveError::Entry { path, reason: "it is there twice" });
+                return Err(ArchiveError::Entry { path, reason: "the archive contains it twice" });
             }
         }
-        let manifest = manifest.ok_or_else(|| ArchiveError::Malformed("it is empty".to_owned()))?;
+        let manifest =
+            manifest.ok_or_else(|| ArchiveError::Malformed("the archive is empty".to_owned()))?;
         let archive = Self { manifest, files };
         archive.check()?;
         Ok(archive)
@@ -196,10 +199,10 @@ impl Archive {
             let refuse = |reason| ArchiveError::Entry { path: path.clone(), reason };
             check_path(path).map_err(refuse)?;
             if path == ARCHIVED_NAME {
-                return Err(refuse("the manifest has that name"));
+                return Err(refuse("this name is reserved for the manifest"));
             }
             if !folded.insert(path.to_ascii_lowercase()) {
-                return Err(refuse("another name differs only in case"));
+                return Err(refuse("another entry differs from it only in case"));
             }
             if entry.bytes.len() as u64 > MAX_ENTRY_BYTES {
                 return Err(ArchiveError::TooLarge(format!(
@@ -243,11 +246,11 @@ fn read_entry<R: Read>(mut entry: tar::Entry<'_, R>) -> Result<(String, Entry), 
         _ => return Err(refuse("it is not a plain file")),
     }
     check_path(&path).map_err(refuse)?;
-    let mode = entry.header().mode().map_err(|_| refuse("its mode cannot be read"))?;
+    let mode = entry.header().mode().map_err(|_| refuse("cannot read its mode"))?;
     let executable = match mode {
         0o755 => true,
         0o644 => false,
-        _ => return Err(refuse("its mode is neither 0755 nor 0644")),
+        _ => return Err(refuse("expected mode 0755 or 0644")),
     };
     if entry.size() > MAX_ENTRY_BYTES {
         return Err(ArchiveError::TooLarge(format!("{path} has {} bytes", entry.size())));

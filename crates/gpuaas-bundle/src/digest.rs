@@ -15,7 +15,7 @@ const READ_BYTES: usize = 65_536;
 
 /// The text is not 64 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a sha256 digest has 64 hexadecimal digits; this has {length} characters")]
+#[error("invalid SHA-256 digest ({length} characters): expected 64 hexadecimal digits")]
 pub struct DigestError {
     /// Length of the refused text, in characters.
     pub length: usize,

@@ -34,8 +34,8 @@ pub fn manifest_from_json<M: DeserializeOwned>(text: &[u8]) -> Result<M, String>
         && format > FORMAT
     {
         return Err(format!(
-            "bundle_format_newer: it is of format {format}, and this version reads formats up to \
-             {FORMAT}: a newer one of this program is needed"
+            "bundle_format_newer: the manifest has format {format}, but this version reads formats up to \
+             {FORMAT}: upgrade this program"
         ));
     }
     serde_json::from_slice(text).map_err(|error| error.to_string())
@@ -49,7 +49,7 @@ mod tests {
     fn a_newer_format_is_named_whatever_else_is_new() {
         let text = br#"{"name":"a","version":"1","format":9,"novel":true}"#;
         let error = manifest_from_json::<serde_json::Value>(text).unwrap_err();
-        assert!(error.starts_with("bundle_format_newer: it is of format 9"), "{error}");
+        assert!(error.starts_with("bundle_format_newer: the manifest has format 9"), "{error}");
         assert!(manifest_from_json::<serde_json::Value>(br#"{"format":2}"#).is_ok());
     }
 }

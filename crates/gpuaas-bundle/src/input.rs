@@ -89,43 +89,45 @@ pub type Inputs = BTreeMap<String, String>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     /// The bundle has no input of this name.
-    #[error("there is no input {name}")]
+    #[error("unknown input {name}")]
     Unknown {
         /// The name.
         name: String,
     },
     /// Neither a value nor a default.
-    #[error("input {name} has to be set")]
+    #[error("input {name} must be set")]
     Missing {
         /// Name of the input.
         name: String,
     },
     /// A secret with neither a value nor a default.
-    #[error("input {name} is a secret, and nobody has set it")]
+    #[error("the secret input {name} is not set")]
     SecretMissing {
         /// Name of the input.
         name: String,
     },
     /// A secret among values that are stored in plain text.
-    #[error("input {name} is a secret, which is not kept among the values of a profile or a site")]
+    #[error(
+        "input {name} is a secret: it cannot be stored with the plain values of a profile or site"
+    )]
     SecretNotAllowed {
         /// Name of the input.
         name: String,
     },
     /// A value to seal as a secret, of an input that is not secret.
-    #[error("input {name} is no secret")]
+    #[error("input {name} is not a secret")]
     NotSecret {
         /// Name of the input.
         name: String,
     },
     /// An input that is not secret would get the secret of another bundle.
-    #[error("input {name} would be given a secret, and is none")]
+    #[error("input {name} would receive a secret, but is not declared secret")]
     SecretLeaked {
         /// Name of the input.
         name: String,
     },
     /// A value of a required bundle that the bundle which requires it does not leave open.
-    #[error("input {name} is decided by {by}, which requires the bundle")]
+    #[error("input {name} is set by {by}, which requires this bundle")]
     NotPassedOn {
         /// Name of the input.
         name: String,
@@ -133,13 +135,15 @@ pub enum InputError {
         by: String,
     },
     /// One value for many hosts, of an input of which each host has its own.
-    #[error("each host has an {name} of its own, and this is one for all of them")]
+    #[error("input {name} needs a value per host, but this value is for all hosts")]
     NotOfOneHost {
         /// Name of the input.
         name: String,
     },
     /// Two hosts with one value of such an input.
-    #[error("input {name}: {first} and {second} would both have {value}")]
+    #[error(
+        "input {name}: {first} and {second} would both get {value}, but each host needs its own value"
+    )]
     Shared {
         /// Name of the input.
         name: String,
@@ -189,7 +193,7 @@ impl InputType {
             return Err(format!("longer than {MAX_VALUE_BYTES} bytes"));
         }
         if text.chars().any(char::is_control) {
-            return Err("holds a control character".to_owned());
+            return Err("contains a control character".to_owned());
         }
         let text = match self {
             Self::String => text,
@@ -223,20 +227,18 @@ impl InputType {
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
-            Self::String => "a text".to_owned(),
+            Self::String => "text".to_owned(),
             Self::Integer => "a whole number".to_owned(),
             Self::Boolean => "1 or 0".to_owned(),
             Self::Address => "an IP address".to_owned(),
-            Self::Cidr => {
-                "an address with the length of its prefix, such as 192.168.0.0/16".to_owned()
-            }
+            Self::Cidr => "an address with a prefix length, such as 192.168.0.0/16".to_owned(),
             Self::Socket => "an address with a port, such as 127.0.0.1:19998".to_owned(),
-            Self::Interface => "a link's name".to_owned(),
+            Self::Interface => "an interface name".to_owned(),
             Self::Path => "an absolute path".to_owned(),
             Self::PciAddress => "a PCI address, such as 0000:19:00.0".to_owned(),
-            Self::Package => "a package's name".to_owned(),
+            Self::Package => "a package name".to_owned(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
-            Self::List(inner) => format!("a list of which each is {}", inner.describe()),
+            Self::List(inner) => format!("a list in which each item is {}", inner.describe()),
         }
     }
 }
@@ -404,7 +406,7 @@ pub fn fill_text(text: &str, values: &Inputs) -> Result<String, InputError> {
 }
 
 fn no_port(name: &str) -> InputError {
-    let reason = "it has no port, and one is asked for".to_owned();
+    let reason = "the value has no port: expected ADDRESS:PORT".to_owned();
     InputError::Invalid { name: name.to_owned(), reason }
 }
 
@@ -481,8 +483,8 @@ mod tests {
         };
         let values = set(&[("gateway", "10.100.0.1/24")]).unwrap();
         assert_eq!(values["vfs"], "8");
-        assert_eq!(set(&[]).unwrap_err().to_string(), "input gateway has to be set");
-        assert_eq!(set(&[("vf", "1")]).unwrap_err().to_string(), "there is no input vf");
+        assert_eq!(set(&[]).unwrap_err().to_string(), "input gateway must be set");
+        assert_eq!(set(&[("vf", "1")]).unwrap_err().to_string(), "unknown input vf");
         let bad = set(&[("gateway", "10.100.0.1")]).unwrap_err().to_string();
         assert!(bad.starts_with("input gateway: not an address with"), "{bad}");
     }
@@ -531,7 +533,10 @@ mod tests {
         assert_eq!(filled("0.0.0.0:29999").unwrap(), serde_json::json!([29999, "on 29999;"]));
         assert_eq!(filled("[::1]:80").unwrap(), serde_json::json!([80, "on 80;"]));
         let error = filled("10.0.0.1/24").unwrap_err();
-        assert_eq!(error.to_string(), "input gateway: it has no port, and one is asked for");
+        assert_eq!(
+            error.to_string(),
+            "input gateway: the value has no port: expected ADDRESS:PORT"
+        );
         let unknown = fill_text("{gateway:host}", &[("gateway".to_owned(), "h".to_owned())].into());
         assert_eq!(unknown.unwrap_err().code(), "bundle_input_unknown");
     }

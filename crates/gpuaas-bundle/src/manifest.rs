@@ -128,13 +128,15 @@ impl FromStr for BundleReference {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, version) =
-            text.split_once('@').ok_or("there is no @ between name and version")?;
+            text.split_once('@').ok_or("expected an @ between name and version")?;
         if !is_name(name) {
-            return Err("a name is 1 to 64 of a-z, 0-9 and -, and begins with a letter or digit");
+            return Err(
+                "expected a name of 1 to 64 characters of a-z, 0-9 and -, starting with a letter or digit",
+            );
         }
         if !is_version(version) {
             return Err(
-                "a version is 1 to 64 of letters, digits, dot, + and -, and begins with a letter or digit",
+                "expected a version of 1 to 64 letters, digits, dots, + and -, starting with a letter or digit",
             );
         }
         Ok(Self { name: name.to_owned(), version: version.to_owned() })
@@ -329,7 +331,11 @@ impl Manifest {
             let check = serde_json::from_value(filled).map_err(|error| {
                 // The error's own text may show a value.
                 let hidden = self.mentions_secret(&document.to_string());
-                fault(if hidden { "a secret does not fit".to_owned() } else { error.to_string() })
+                fault(if hidden {
+                    "the value of a secret does not fit the check".to_owned()
+                } else {
+                    error.to_string()
+                })
             })?;
             let (bundle, phase) = self.establisher(expected.by.as_deref());
             let otherwise = expected.otherwise.clone();
@@ -349,10 +355,10 @@ impl Manifest {
             report("name", reason.to_owned());
         }
         if self.format == 0 || self.format > FORMAT {
-            report("format", format!("from 1 to {FORMAT}"));
+            report("format", format!("expected 1 to {FORMAT}"));
         }
         if self.about.trim().is_empty() || self.about.contains('\n') {
-            report("about", "one line that says what the bundle is for".to_owned());
+            report("about", "expected one line that says what the bundle is for".to_owned());
         }
         self.faults_of_kind(files, &mut report);
         self.faults_of_requires(&mut report);
@@ -361,7 +367,7 @@ impl Manifest {
         self.faults_of_phases(files, &mut report);
         for package in self.packages.all() {
             if input::InputType::Package.parse(package).is_err() {
-                report("packages", format!("{package:?} is not a package's name"));
+                report("packages", format!("{package:?} is not a package name"));
             }
         }
         for name in self.packages.when.keys() {
@@ -374,14 +380,14 @@ impl Manifest {
     fn faults_of_kind(&self, files: &BTreeSet<String>, report: &mut impl FnMut(&str, String)) {
         match self.kind {
             BundleKind::SiteBootstrap if self.phases.is_empty() => {
-                report("phases", "a site bootstrap has at least one".to_owned());
+                report("phases", "a site bootstrap needs at least one phase".to_owned());
             }
             BundleKind::PostDeployValidation if self.expects.is_empty() => {
-                report("expects", "a validation has at least one check".to_owned());
+                report("expects", "a validation needs at least one check".to_owned());
             }
             BundleKind::SiteBootstrap => {}
             _ if !self.phases.is_empty() => {
-                report("phases", format!("a {} bundle runs none on the node", self.kind.as_str()));
+                report("phases", format!("a {} bundle cannot have phases", self.kind.as_str()));
             }
             BundleKind::NodeAgent => self.faults_of_agent(files, report),
             _ => {}
@@ -394,10 +400,10 @@ impl Manifest {
             report("version", reason.to_owned());
         }
         if !files.contains(AGENT_FILE) {
-            report("kind", format!("there is no file {AGENT_FILE:?}, the executable"));
+            report("kind", format!("the executable {AGENT_FILE:?} is missing"));
         }
         if !(self.requires.is_empty() && self.inputs.is_empty() && self.expects.is_empty()) {
-            report("kind", "an agent requires nothing, and has no inputs and no checks".to_owned());
+            report("kind", "an agent bundle cannot have requires, inputs or checks".to_owned());
         }
     }
 
@@ -409,10 +415,10 @@ impl Manifest {
             match required.parse::<BundleReference>() {
                 Err(reason) => report("requires", format!("{required:?}: {reason}")),
                 Ok(reference) if reference.name == self.name => {
-                    report("requires", format!("{required} is the bundle itself"));
+                    report("requires", format!("{required} requires itself"));
                 }
                 Ok(reference) if !seen.insert(reference.name.clone()) => {
-                    report("requires", format!("{} is named twice", reference.name));
+                    report("requires", format!("{} is listed twice", reference.name));
                 }
                 Ok(_) => {}
             }
@@ -427,27 +433,30 @@ impl Manifest {
         for (name, input) in &self.inputs {
             let at = format!("inputs.{name}");
             if !is_input_name(name) {
-                report(&at, "a name is of a-z, 0-9 and _, and begins with a letter".to_owned());
+                report(
+                    &at,
+                    "expected a name of a-z, 0-9 and _ that starts with a letter".to_owned(),
+                );
             }
             let environment = input.environment.as_str();
             if !is_environment_name(environment) || RESERVED_VARIABLES.contains(&environment) {
-                report(&at, format!("{environment:?} cannot be its name in the environment"));
+                report(&at, format!("invalid environment variable {environment:?}"));
             }
             if !seen.insert(environment) {
-                report(&at, format!("another input has the name {environment} too"));
+                report(&at, format!("another input also uses the variable {environment}"));
             }
             if input.about.trim().is_empty() {
-                report(&at, "say what it is for".to_owned());
+                report(&at, "the description is empty: say what the input is for".to_owned());
             }
             if input.secret && input.default.as_deref().is_some_and(|text| !text.is_empty()) {
-                report(&at, "a secret has no default: everybody could read it".to_owned());
+                report(&at, "a secret cannot have a default: everybody could read it".to_owned());
             }
             if input.secret && self.kind != BundleKind::SiteBootstrap {
                 let kind = self.kind.as_str();
-                report(&at, format!("a {kind} bundle has no secrets: what it is given is shown"));
+                report(&at, format!("a {kind} bundle cannot have secrets: its values are shown"));
             }
             if let Some(Err(reason)) = input.default.as_ref().map(|text| input.kind.parse(text)) {
-                report(&at, format!("its default is {reason}"));
+                report(&at, format!("invalid default: {reason}"));
             }
         }
     }
@@ -457,17 +466,17 @@ impl Manifest {
         for (index, phase) in self.phases.iter().enumerate() {
             let at = format!("phases[{index}]");
             if !is_name(&phase.name) || !seen.insert(&phase.name) {
-                report(&at, format!("{:?} is no name, or another phase has it", phase.name));
+                report(&at, format!("phase name {:?} is invalid or used twice", phase.name));
             }
             if !files.contains(&phase.run) {
-                report(&at, format!("there is no file {:?} in the bundle", phase.run));
+                report(&at, format!("the bundle contains no file {:?}", phase.run));
             }
             if !(1..=MAX_PHASE_SECONDS).contains(&phase.timeout_seconds) {
-                report(&at, format!("timeout_seconds is from 1 to {MAX_PHASE_SECONDS}"));
+                report(&at, format!("timeout_seconds must be from 1 to {MAX_PHASE_SECONDS}"));
             }
             self.fault_of_condition(&at, phase.only_when.as_deref(), report);
             for path in phase.touches.iter().filter(|path| !is_path(path)) {
-                report(&at, format!("touches {path:?}, which is not an absolute path"));
+                report(&at, format!("touches: expected an absolute path, found {path:?}"));
             }
         }
     }
@@ -482,7 +491,7 @@ impl Manifest {
         match self.inputs.get(name) {
             Some(input) if input.kind == input::InputType::Boolean => {}
             Some(_) => report(at, format!("only_when: input {name} is not a boolean")),
-            None => report(at, format!("only_when: there is no input {name}")),
+            None => report(at, format!("only_when: unknown input {name}")),
         }
     }
 
@@ -519,10 +528,12 @@ impl Manifest {
             None => self.phases.iter().any(|phase| phase.name == by),
         };
         if self.format < FORMAT_OF_BY || !has_phases {
-            return Some(format!("by: only a site bootstrap of format {FORMAT_OF_BY} has it"));
+            return Some(format!(
+                "by: allowed only in site bootstraps of format {FORMAT_OF_BY} or later"
+            ));
         }
         (!known).then(|| {
-            format!("by: {by:?} is neither a phase of the bundle nor one of a required bundle")
+            format!("by: {by:?} is neither a phase of this bundle nor of a required bundle")
         })
     }
 

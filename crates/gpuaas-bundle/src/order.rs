@@ -22,19 +22,19 @@ pub enum OrderFault {
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// It was signed for another node.
-    #[error("it is for node {node_id}")]
+    #[error("signed for another node: {node_id}")]
     OtherNode {
         /// The node that it is for.
         node_id: NodeId,
     },
     /// The task has expired.
-    #[error("not started: it expired at {at}")]
+    #[error("not started: the task expired at {at}")]
     Expired {
         /// Time of the expiry.
         at: Timestamp,
     },
     /// The set of keys is not newer than the one that the agent has.
-    #[error("the keys are of revision {seen}, and {known} is known")]
+    #[error("the keys have revision {seen}, but revision {known} is already known")]
     OldKeys {
         /// Revision of the set.
         seen: i64,

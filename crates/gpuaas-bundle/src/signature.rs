@@ -87,22 +87,22 @@ pub struct TrustedKey {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// Not an envelope, or not of the expected payload type.
-    #[error("the signature cannot be read: {0}")]
+    #[error("malformed signature or key: {0}")]
     Malformed(String),
     /// No trusted key has signed it.
-    #[error("no trusted key has signed it; it is signed by {}", .signers.join(", "))]
+    #[error("not signed by a trusted key; signed by {}", .signers.join(", "))]
     UnknownKey {
         /// Key ids in the envelope.
         signers: Vec<String>,
     },
     /// The signature does not fit the trusted key that it names.
-    #[error("the signature of {signer} does not fit")]
+    #[error("the signature does not match the key of {signer}")]
     Forged {
         /// Name of the key's owner.
         signer: String,
     },
     /// The key is not trusted any more.
-    #[error("the key of {signer} is not trusted since {until}")]
+    #[error("the key of {signer} has not been trusted since {until}")]
     KeyRetired {
         /// Name of the key's owner.
         signer: String,
@@ -116,13 +116,13 @@ pub enum SignatureError {
         at: Timestamp,
     },
     /// Signed in the future: this host's clock, or the signer's, is wrong.
-    #[error("the signature is from {at}, which is still to come; is the clock right?")]
+    #[error("the signature is dated {at}, which is in the future: check the clock")]
     NotYet {
         /// Time of the signature.
         at: Timestamp,
     },
     /// The bytes are not the ones that were signed.
-    #[error("the bytes have digest {seen}, and {signed} was signed")]
+    #[error("the content has digest {seen}, but {signed} was signed")]
     WrongDigest {
         /// Digest of the bytes.
         seen: Digest,
@@ -130,7 +130,7 @@ pub enum SignatureError {
         signed: Digest,
     },
     /// The statement is about another bundle.
-    #[error("{signed} was signed, and {wanted} was asked for")]
+    #[error("{signed} was signed, but {wanted} was requested")]
     WrongBundle {
         /// Bundle of the statement.
         signed: String,
@@ -171,7 +171,8 @@ impl SigningKey {
     /// # Errors
     /// The system has none to give.
     pub fn generate() -> Result<Self, SignatureError> {
-        let failed = |_| SignatureError::Malformed("the system gave no randomness".to_owned());
+        let failed =
+            |_| SignatureError::Malformed("the system provided no random bytes".to_owned());
         let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(failed)?;
         Self::from_pkcs8(document.as_ref().to_vec())
     }
@@ -199,7 +200,7 @@ impl SigningKey {
     /// It holds no Ed25519 key.
     pub fn from_pem(text: &str) -> Result<Self, SignatureError> {
         let pkcs8 = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).map_err(|_| {
-            SignatureError::Malformed("not a PEM file with a PRIVATE KEY".to_owned())
+            SignatureError::Malformed("expected a PEM file with a PRIVATE KEY block".to_owned())
         })?;
         Self::from_pkcs8(pkcs8.secret_pkcs8_der().to_vec())
     }
@@ -268,7 +269,7 @@ impl std::str::FromStr for PublicKey {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let malformed =
-            || SignatureError::Malformed("a public key is 32 bytes in base64".to_owned());
+            || SignatureError::Malformed("expected a public key of 32 bytes in base64".to_owned());
         let bytes = BASE64.decode(text.trim()).map_err(|_| malformed())?;
         Ok(Self(bytes.try_into().map_err(|_| malformed())?))
     }
@@ -347,9 +348,13 @@ impl Envelope {
     fn payload<T: DeserializeOwned>(&self, payload_type: &str) -> Result<T, SignatureError> {
         let malformed = |what: String| SignatureError::Malformed(what);
         if self.payload_type != payload_type {
-            return Err(malformed(format!("it is {:?}, not {payload_type}", self.payload_type)));
+            return Err(malformed(format!(
+                "the payload type is {:?}, expected {payload_type}",
+                self.payload_type
+            )));
         }
-        let payload = BASE64.decode(&self.payload).map_err(|_| malformed("no base64".into()))?;
+        let payload =
+            BASE64.decode(&self.payload).map_err(|_| malformed("invalid base64".into()))?;
         serde_json::from_slice(&payload).map_err(|error| malformed(error.to_string()))
     }
 

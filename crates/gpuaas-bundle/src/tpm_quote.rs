@@ -33,13 +33,13 @@ const MAX_PART_CHARS: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TpmQuoteFault {
     /// A part cannot be read.
-    #[error("its {0} cannot be read")]
+    #[error("cannot read its {0}")]
     Malformed(&'static str),
     /// The key has not signed it.
-    #[error("its key has not signed it")]
+    #[error("its signature does not match its key")]
     Forged,
     /// A TPM signed it for something else than this enrollment.
-    #[error("it was made for something else than this enrollment")]
+    #[error("it was not made for this enrollment")]
     OtherNonce,
 }
 

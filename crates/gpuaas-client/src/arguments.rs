@@ -103,6 +103,6 @@ pub struct ConfigArgs {
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
-        _ => Err(format!("{text:?} is not a number above 0")),
+        _ => Err(format!("expected a number above 0, found {text:?}")),
     }
 }

@@ -111,7 +111,7 @@ impl ApiClient {
             .ok_or_else(|| {
                 Failure::usage(
                     CommandCode::ServerUrlInvalid,
-                    format!("{server:?} is no http or https URL"),
+                    format!("{server:?} is not an http or https URL"),
                 )
                 .hint("write it as http://127.0.0.1:8080 in --server or GPUAAS_SERVER")
             })?;
@@ -443,7 +443,9 @@ impl ApiClient {
                 CommandCode::UnexpectedAnswer,
                 format!("HTTP {status} from {}: {error}", self.base),
             )
-            .hint("check --server; the control plane and this command must be of one version")
+            .hint(
+                "check --server, and that the control plane and this command have the same version",
+            )
         })
     }
 
@@ -453,8 +455,8 @@ impl ApiClient {
         } else {
             CommandCode::ServerSilent
         };
-        let hint =
-            "start it with `gpuaas serve`, or name it with --server, --context or GPUAAS_SERVER";
+        let hint = "start the control plane with `gpuaas serve`, or set --server, --context or \
+             GPUAAS_SERVER";
         let cause = chain(&error.without_url());
         let (code, hint) = trust::hint(&self.base, &cause).unwrap_or((code, hint));
         Failure::new(Exit::Unreachable, code, format!("{}: {cause}", self.base)).hint(hint)
@@ -465,15 +467,17 @@ fn refusal(status: u16, body: &[u8]) -> Problem {
     let mut problem = serde_json::from_slice::<Problem>(body).unwrap_or_else(|_| {
         let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        Problem::new(status, "unexpected_answer", "The answer is not a control plane's")
+        Problem::new(status, "unexpected_answer", "The response is not from a control plane")
             .with_detail(format!("HTTP {status}: {}", text.trim()))
-            .with_hint("check that --server names a GPUaaS control plane, not a proxy before it")
+            .with_hint(
+                "check that --server names a GPUaaS control plane, not a proxy in front of it",
+            )
     });
     // What is wrong with a sign-in, the control plane says itself.
     if status == 401 && !problem.code.starts_with("sign_in_") {
-        "the admin token is in DATA/admin-token of the control plane: give it with --token-file, \
-         --token or GPUAAS_TOKEN; where it is lost, `gpuaas token reset --data DIR --reason TEXT` on its \
-         host makes another"
+        "pass the admin token, DATA/admin-token of the control plane, with --token-file, --token \
+         or GPUAAS_TOKEN; if it is lost, create another on its host with `gpuaas token reset \
+         --data DIR --reason TEXT`"
             .clone_into(&mut problem.hint);
     }
     problem
@@ -482,7 +486,7 @@ fn refusal(status: u16, body: &[u8]) -> Problem {
 fn read_token(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|error| {
         Failure::usage(CommandCode::TokenUnreadable, format!("{}: {error}", path.display()))
-        .hint("`gpuaas serve` writes it to DATA/admin-token, readable by its own user only; where it is lost, `gpuaas token reset --data DIR --reason TEXT` on its host makes another")
+        .hint("use DATA/admin-token, which `gpuaas serve` writes for its own user only; if it is lost, create another on its host with `gpuaas token reset --data DIR --reason TEXT`")
     })
 }
 
@@ -493,9 +497,9 @@ fn default_token() -> Result<String, Failure> {
     }
     Err(Failure::usage(
         CommandCode::TokenMissing,
-        format!("and {DEFAULT_TOKEN_FILE} does not exist here"),
+        format!("{DEFAULT_TOKEN_FILE} does not exist in this folder"),
     )
-    .hint("give --token-file DATA/admin-token, or set GPUAAS_TOKEN_FILE or GPUAAS_TOKEN"))
+    .hint("pass --token-file DATA/admin-token, or set GPUAAS_TOKEN_FILE or GPUAAS_TOKEN"))
 }
 
 #[cfg(test)]
@@ -515,7 +519,7 @@ mod tests {
     #[tokio::test]
     async fn answers_map_to_exits_and_keep_codes() {
         let problem = serde_json::to_string(
-            &Problem::new(404, "node_not_found", "There is no such node").with_hint("look"),
+            &Problem::new(404, "node_not_found", "Node not found").with_hint("look"),
         )
         .unwrap();
         let router = Router::new()

@@ -92,9 +92,12 @@ impl Contexts {
     pub fn find(&self, name: &str) -> Result<&Context, Failure> {
         self.contexts.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
-            let known = if names.is_empty() { "there is none".into() } else { names.join(", ") };
-            Failure::usage(CommandCode::ContextNotFound, format!("{name:?} is none of: {known}"))
-                .hint("`gpuaas context list` shows them; `gpuaas context add NAME --server URL` makes one")
+            let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+            let detail = format!("unknown context {name:?}; known contexts: {known}");
+            Failure::usage(CommandCode::ContextNotFound, detail).hint(
+                "list the contexts with `gpuaas context list`, or add one with `gpuaas context add \
+                 NAME --server URL`",
+            )
         })
     }
 }
@@ -169,13 +172,15 @@ impl ContextFile {
                 Err(TryLockError::Error(error)) => return Err(self.unusable(&error)),
             }
         }
-        Err(self.unusable(&"another command holds it"))
+        Err(self.unusable(&"another command has locked it"))
     }
 
     fn unusable(&self, error: &dyn std::fmt::Display) -> Failure {
         let detail = format!("{}: {error}", self.0.display());
-        Failure::local(CommandCode::ContextFileUnusable, detail)
-            .hint("let this user read and write it, or remove it and add the contexts again")
+        Failure::local(CommandCode::ContextFileUnusable, detail).hint(
+            "give this user read and write access to the file, or remove it and add the \
+                 contexts again",
+        )
     }
 }
 
@@ -233,10 +238,11 @@ pub(crate) fn target(args: &ConnectionArgs) -> Result<Target, Failure> {
 
 /// A context whose control plane wants a token that nobody gave.
 pub(crate) fn without_token(name: &str) -> Failure {
-    let detail = format!("and context {name} names no file of one");
+    let detail = format!("context {name} has no token file");
     Failure::usage(CommandCode::TokenMissing, detail).hint(format!(
-        "`gpuaas context add {name} --server URL --token-file FILE` names one; or give --token-file, \
-         or set GPUAAS_TOKEN_FILE or GPUAAS_TOKEN; where people sign in, `gpuaas login --context {name}`"
+        "set one with `gpuaas context add {name} --server URL --token-file FILE`; or pass \
+         --token-file, or set GPUAAS_TOKEN_FILE or GPUAAS_TOKEN; to sign in as a person, run \
+         `gpuaas login --context {name}`"
     ))
 }
 

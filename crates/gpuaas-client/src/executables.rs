@@ -39,9 +39,9 @@ pub fn find_agent(explicit: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 fn agent_missing(path: &Path) -> Failure {
-    let detail = format!("there is no file {}", path.display());
+    let detail = format!("{} does not exist", path.display());
     Failure::local(CommandCode::AgentMissing, detail)
-        .hint("build it (cargo build -p gpuaas-node-agent), or name it with --agent-binary")
+        .hint("build it (cargo build -p gpuaas-node-agent), or pass its path with --agent-binary")
 }
 
 #[cfg(test)]

@@ -2,15 +2,15 @@
 //!
 //! | exit | meaning |
 //! |---|---|
-//! | 0 | every node reached what was asked |
-//! | 1 | something on this machine is in the way: a file, a port, a database; or a defect |
-//! | 2 | the command line is wrong |
+//! | 0 | every node reached the requested state |
+//! | 1 | a problem on this machine: a file, a port or the database; or a defect |
+//! | 2 | invalid command line |
 //! | 3 | the control plane refused the request |
-//! | 4 | the control plane cannot be reached |
+//! | 4 | the control plane is unreachable |
 //! | 5 | a node parked or failed |
-//! | 6 | time ran out while waiting |
-//! | 7 | what was asked is done, and something is wrong with a node: `gpuaas explain NODE` |
-//! | 130 | the waiting was interrupted; the work goes on |
+//! | 6 | timeout while waiting |
+//! | 7 | the request is done, but a node has a problem: `gpuaas explain NODE` |
+//! | 130 | waiting was interrupted; the work continues |
 
 use std::fmt;
 use std::io;
@@ -36,22 +36,22 @@ pub enum Exit {
     TimedOut = 6,
     /// What was asked is done, and something is wrong with a node.
     Troubled = 7,
-    /// The waiting was interrupted; the work goes on.
+    /// The waiting was interrupted; the work continues.
     Interrupted = 130,
 }
 
 /// The table above as text for `--help`.
 pub const EXIT_CODES: &str = "\
 Exit codes:
-  0  every node reached what was asked
-  1  something on this machine is in the way: a file, a port, a database
-  2  the command line is wrong
+  0  every node reached the requested state
+  1  a problem on this machine: a file, a port or the database
+  2  invalid command line
   3  the control plane refused the request
-  4  the control plane cannot be reached
+  4  the control plane is unreachable
   5  a node parked or failed
-  6  time ran out while waiting
-  7  what was asked is done, and something is wrong with a node: `gpuaas explain NODE`
-  130  the waiting was interrupted; the work goes on";
+  6  timeout while waiting
+  7  the request is done, but a node has a problem: `gpuaas explain NODE`
+  130  waiting was interrupted; the work continues";
 
 /// Why a command did not reach what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Failure {
         let detail = format!("{address}: {error}");
         if error.kind() == io::ErrorKind::AddrInUse {
             return Self::local(CommandCode::AddressInUse, detail)
-                .hint("stop it, or choose another address with --listen; port 0 takes a free one");
+                .hint("stop the process that uses it, or choose another address with --listen; port 0 picks a free port");
         }
         Self::local(CommandCode::AddressUnusable, detail)
             .hint("choose an address of this machine with --listen")
@@ -130,7 +130,7 @@ impl Failure {
 /// The failure of a command whose store cannot be opened or used, with the store's code and hint.
 #[must_use]
 pub fn store_failure<E: CodedError>(error: E) -> Failure {
-    Failure::coded(Exit::Local, error.code(), "The store cannot be opened", error.to_string())
+    Failure::coded(Exit::Local, error.code(), "Cannot open the store", error.to_string())
         .hint(error.hint())
 }
 

@@ -81,10 +81,12 @@ pub fn sites(list: &List<SiteResource>, style: Style) -> String {
 /// One site.
 #[must_use]
 pub fn site(site: &SiteResource, style: Style) -> String {
-    let vlan =
-        site.spec.pxe_vlan.map_or_else(|| "any that MAAS serves".to_owned(), |v| v.to_string());
+    let vlan = site
+        .spec
+        .pxe_vlan
+        .map_or_else(|| "any VLAN that MAAS serves".to_owned(), |v| v.to_string());
     let images = if site.spec.approved_images.is_empty() {
-        "MAAS' own, and those that are approved".to_owned()
+        "images synced by MAAS and approved uploads".to_owned()
     } else {
         site.spec.approved_images.join(", ")
     };
@@ -96,10 +98,7 @@ pub fn site(site: &SiteResource, style: Style) -> String {
         ("id", site.id.to_string()),
         ("url", site.spec.url.clone()),
         ("api key", key),
-        (
-            "pool",
-            site.spec.pool.clone().unwrap_or_else(|| "every machine of the region".to_owned()),
-        ),
+        ("pool", site.spec.pool.clone().unwrap_or_else(|| "all machines of the region".to_owned())),
         ("pxe vlan", vlan),
         ("images", images),
         ("deploys at once", number(site.spec.batch_max_parallel, "", "no limit")),
@@ -301,7 +300,7 @@ pub fn node(node: &NodeView, style: Style) -> String {
     if !node.timeline.is_empty() {
         text.push('\n');
         if node.timeline_is_cut {
-            writeln!(text, "What was before: `gpuaas node timeline {}`", node.hostname).ok();
+            writeln!(text, "Earlier events: `gpuaas node timeline {}`", node.hostname).ok();
         }
         text.push_str(&timeline(&node.timeline, "%H:%M:%S%.3f", style));
     }
@@ -376,10 +375,10 @@ pub fn explanation(explanation: &Explanation, _style: Style) -> String {
     let mut text = explanation.text.join("\n");
     text.push('\n');
     if let Some(who) = explanation.owner {
-        writeln!(text, "Who has to act: {}.", owner(who)).ok();
+        writeln!(text, "Owner: {}.", owner(who)).ok();
     }
     if !explanation.evidence.is_empty() {
-        text.push_str("What was seen and tried:\n");
+        text.push_str("Evidence:\n");
     }
     for line in &explanation.evidence {
         writeln!(text, "  - {line}").ok();
@@ -413,20 +412,20 @@ fn summary(node: &NodeView, style: Style) -> String {
             let age = node.maas.observed_seconds_ago.unwrap_or_default();
             format!("{status}, {} ago (machine {id})", elapsed_as_text(age))
         }
-        (Some(id), None) => format!("nothing yet (machine {id})"),
-        _ => "nothing: no machine is bound yet".to_owned(),
+        (Some(id), None) => format!("not read yet (machine {id})"),
+        _ => "no machine is bound yet".to_owned(),
     };
     let agent = agent(node, style);
     let mut text = fields(&[
         ("node", format!("{} (site {}, profile {})", node.hostname, node.site, node.profile)),
         ("machine", machine(&node.hardware)),
-        ("we believe", node.state.to_string()),
-        ("we do", run),
-        ("MAAS says", maas),
-        ("the agent says", agent),
+        ("state", node.state.to_string()),
+        ("run", run),
+        ("MAAS", maas),
+        ("agent", agent),
     ]);
     for gate in &node.gates {
-        text.push_str(&fields(&[("we believe", gate.text.clone())]));
+        text.push_str(&fields(&[("gate", gate.text.clone())]));
     }
     if let Some(wait) = &node.wait {
         let at = |at: Option<Timestamp>| or_empty(at, |at| style.exact_moment(at));
@@ -436,10 +435,10 @@ fn summary(node: &NodeView, style: Style) -> String {
             .unwrap_or_default();
         let expected = at(wait.expected_by) + &from;
         text.push_str(&fields(&[
-            ("waits for", format!("{} ({})", wait.text, wait.code)),
+            ("waiting for", format!("{} ({})", wait.text, wait.code)),
             ("since", style.exact_moment(wait.since)),
             ("expected by", expected),
-            ("gives up at", at(wait.deadline)),
+            ("deadline", at(wait.deadline)),
         ]));
     }
     if let Some(park) = &node.park {
@@ -468,7 +467,7 @@ fn machine(hardware: &HardwareView) -> String {
 
 /// Whether the agent is heard, and since when.
 fn agent(node: &NodeView, style: Style) -> String {
-    let Some(heartbeat_at) = node.heartbeat_at else { return "nothing yet".to_owned() };
+    let Some(heartbeat_at) = node.heartbeat_at else { return "no heartbeat yet".to_owned() };
     let Connectivity { state, since, .. } = node.connectivity;
     let since = or_empty(since, |at| format!(" since {}", style.exact_moment(at)));
     let heartbeat_at = style.moment(heartbeat_at);
@@ -485,7 +484,7 @@ fn problem_fields(problem: &NodeProblem, style: Style) -> String {
     let mut text = fields(&[
         ("problem", format!("{} ({})", problem.text, problem.code)),
         ("since", format!("{}; last seen {age} ago{old}", style.exact_moment(problem.since))),
-        ("who has to act", owner(problem.owner).to_owned()),
+        ("owner", owner(problem.owner).to_owned()),
         ("next action", problem.next_action.clone()),
     ]);
     text.push_str(&commands(&problem.actions));
@@ -496,14 +495,14 @@ fn parked(park: &gpuaas_types::api::Park, style: Style) -> String {
     let mut text = fields(&[
         ("parked", format!("{} ({})", park.text, park.code)),
         ("since", style.exact_moment(park.since)),
-        ("who has to act", owner(park.owner).to_owned()),
+        ("owner", owner(park.owner).to_owned()),
     ]);
     for line in &park.evidence {
         writeln!(text, "  - {line}").ok();
     }
     if let Some(at) = park.looks_again_at {
         let at = style.exact_moment(at);
-        text.push_str(&fields(&[("looks again", format!("by itself, {at}"))]));
+        text.push_str(&fields(&[("next check", format!("automatic, {at}"))]));
     }
     text.push_str(&fields(&[("next action", park.next_action.clone())]));
     text.push_str(&commands(&park.actions));
@@ -512,9 +511,9 @@ fn parked(park: &gpuaas_types::api::Park, style: Style) -> String {
 
 const fn owner(owner: Owner) -> &'static str {
     match owner {
-        Owner::InfraOperator => "whoever runs MAAS and the racks",
-        Owner::PlatformOperator => "whoever runs GPUaaS",
-        Owner::BundleOwner => "whoever owns the site bootstrap bundle",
+        Owner::InfraOperator => "the operator of MAAS and the racks",
+        Owner::PlatformOperator => "the GPUaaS operator",
+        Owner::BundleOwner => "the owner of the site bootstrap bundle",
     }
 }
 
@@ -523,7 +522,7 @@ const fn owner(owner: Owner) -> &'static str {
 pub fn run(run: &RunView, style: Style) -> String {
     let mut text = waterfall::draw(run, style);
     if let Some(wait) = &run.wait {
-        writeln!(text, "\nwaits for {} ({})", wait.text, wait.code).ok();
+        writeln!(text, "\nwaiting for {} ({})", wait.text, wait.code).ok();
     }
     if let Some(park) = &run.park {
         text.push('\n');

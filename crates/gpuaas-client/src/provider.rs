@@ -26,7 +26,7 @@ const POLL_SECONDS: u64 = 5;
 /// Seconds that a token counts, where the provider does not say so.
 const TOKEN_SECONDS: u64 = 300;
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-const ENDED: &str = "sign in again: `gpuaas login`";
+const ENDED: &str = "sign in again with `gpuaas login`";
 
 /// A provider, and where it is asked for what.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Provider {
         let endpoints: Endpoints = read(status, &body)
             .map_err(|why| unreachable(format!("{}: {why}", url.discovery())))?;
         if endpoints.issuer != issuer {
-            let detail = format!("{} says that it is {}", url.discovery(), endpoints.issuer);
+            let detail = format!("{} names another issuer: {}", url.discovery(), endpoints.issuer);
             return Err(unreachable(detail));
         }
         let named = [
@@ -146,7 +146,7 @@ impl Provider {
             endpoints.revocation_endpoint.as_ref(),
         ];
         if let Some(unsafe_one) = named.into_iter().flatten().find(|url| !IssuerUrl::is_safe(url)) {
-            return Err(unreachable(format!("it names {unsafe_one}, which is not https")));
+            return Err(unreachable(format!("its endpoint {unsafe_one} is not https")));
         }
         Ok(Self { http, endpoints })
     }
@@ -157,7 +157,7 @@ impl Provider {
     /// `sign_in_failed` where the provider refuses; `provider_unreachable`.
     pub async fn begin(&self, client_id: &str, scope: &str) -> Result<DeviceCode, Failure> {
         let Some(url) = &self.endpoints.device_authorization_endpoint else {
-            return Err(unreachable("it has no device flow".to_owned()));
+            return Err(unreachable("it does not support the device flow".to_owned()));
         };
         let form = [("client_id", client_id), ("scope", scope)];
         self.post::<DeviceCode>(url, &form).await?.map_err(|no| failed(&no.text()))
@@ -187,7 +187,7 @@ impl Provider {
             // A provider that names no pause must not be asked for ever, either.
             left = match left.checked_sub(interval.max(1)) {
                 Some(left) => left,
-                None => return Err(failed("nobody entered the code in time")),
+                None => return Err(failed("the code was not entered in time")),
             };
         }
     }
@@ -265,12 +265,12 @@ fn client(issuer: &IssuerUrl, ca_file: Option<&Path>) -> Result<reqwest::Client,
             let unusable = |why: String| {
                 let detail = format!("{}: {why}", file.display());
                 Failure::usage(CommandCode::CaFileUnusable, detail)
-                    .hint("name a file of certificates, PEM: `gpuaas login --issuer-ca-file FILE`")
+                    .hint("pass a PEM file with certificates: `gpuaas login --issuer-ca-file FILE`")
             };
             let pem = std::fs::read(file).map_err(|error| unusable(error.to_string()))?;
             let certificates = Certificate::from_pem_bundle(&pem).unwrap_or_default();
             if certificates.is_empty() {
-                return Err(unusable("there is no certificate in it".to_owned()));
+                return Err(unusable("it contains no certificate".to_owned()));
             }
             builder.tls_certs_merge(certificates)
         }
@@ -289,7 +289,7 @@ async fn send(
     let mut body = Vec::new();
     while let Some(part) = response.chunk().await.map_err(silent)? {
         if body.len() + part.len() > MOST_BYTES {
-            return Err(unreachable(format!("{url} answers more than {MOST_BYTES} bytes")));
+            return Err(unreachable(format!("{url} returned more than {MOST_BYTES} bytes")));
         }
         body.extend_from_slice(&part);
     }
@@ -304,14 +304,16 @@ fn read<T: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<T, Strin
 }
 
 fn failed(why: &str) -> Failure {
-    Failure::new(Exit::Refused, CommandCode::SignInFailed, why.to_owned())
-        .hint("`gpuaas login` begins anew; the provider's administrator sees why it refuses")
+    Failure::new(Exit::Refused, CommandCode::SignInFailed, why.to_owned()).hint(
+        "sign in again with `gpuaas login`; the provider's administrator can see why the \
+             provider refused",
+    )
 }
 
 fn unreachable(detail: String) -> Failure {
     Failure::new(Exit::Unreachable, CommandCode::ProviderUnreachable, detail).hint(
-        "look whether the identity provider is reached from here; a token of a program is taken \
-         meanwhile: `gpuaas context add NAME --server URL --token-file FILE`",
+        "check that this host can reach the identity provider, or use a token meanwhile: `gpuaas \
+         context add NAME --server URL --token-file FILE`",
     )
 }
 

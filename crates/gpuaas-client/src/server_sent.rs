@@ -37,7 +37,7 @@ impl ServerSent {
                 byte => self.line.push(*byte),
             }
             if self.line.len() + self.message.data.len() > LONGEST {
-                return Err(format!("a message of more than {LONGEST} bytes"));
+                return Err(format!("a message has more than {LONGEST} bytes"));
             }
         }
         Ok(messages)
@@ -45,7 +45,7 @@ impl ServerSent {
 
     fn end_line(&mut self) -> Result<Option<Message>, String> {
         let line = std::mem::take(&mut self.line);
-        let line = String::from_utf8(line).map_err(|_| "what is no UTF-8".to_owned())?;
+        let line = String::from_utf8(line).map_err(|_| "a line is not valid UTF-8".to_owned())?;
         if line.is_empty() {
             let message = std::mem::take(&mut self.message);
             return Ok(Some(message).filter(|_| std::mem::take(&mut self.has_data)));

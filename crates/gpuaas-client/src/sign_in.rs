@@ -59,7 +59,7 @@ impl SignInSession {
         match renew(&kept).await {
             Ok(login) => kept.login = login,
             Err(failure) if kept.login.expires_at <= now() => return Err(failure),
-            Err(failure) => tracing::debug!(%failure, "the sign-in is not renewed yet"),
+            Err(failure) => tracing::debug!(%failure, "cannot renew the sign-in yet"),
         }
         Ok(kept.login.bearer.clone())
     }

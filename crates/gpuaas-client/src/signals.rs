@@ -33,7 +33,7 @@ pub fn disable_core_dumps() {
     let disabled = setrlimit(Resource::Core, none)
         .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable));
     if let Err(error) = disabled {
-        tracing::warn!(%error, "core dumps stay enabled");
+        tracing::warn!(%error, "cannot disable core dumps");
     }
 }
 
@@ -43,6 +43,6 @@ pub fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "cannot raise the limit of open files");
     }
 }

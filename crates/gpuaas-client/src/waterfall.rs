@@ -156,7 +156,7 @@ pub fn bucket_table(rows: &[BucketRow], style: Style) -> String {
     let mut text = if fits(&lines, style) { across(&lines) } else { down(&lines, style) };
     if rows.len() > ROWS {
         let dash = if style.ascii { "-" } else { "–" };
-        writeln!(text, "{} nodes {dash} the {SLOWEST} slowest are listed; seconds", rows.len())
+        writeln!(text, "{} nodes {dash} showing the {SLOWEST} slowest, in seconds", rows.len())
             .ok();
     }
     text
@@ -351,7 +351,7 @@ mod tests {
         let fleet: Vec<BucketRow> =
             (0..40).map(|n| BucketRow { wall_seconds: f64::from(n), ..row.clone() }).collect();
         let text = bucket_table(&fleet, PLAIN);
-        assert!(text.contains("40 nodes - the 5 slowest"), "{text}");
+        assert!(text.contains("40 nodes - showing the 5 slowest"), "{text}");
         assert!(text.is_ascii());
     }
 

@@ -132,17 +132,51 @@
     navigator.clipboard.writeText(code.textContent).then(() => status("Copied: " + code.textContent));
   });
 
-  // Live while answers come, stale when they stop.
+  // Live while answers come, stale when they stop. While a stream says when something changed, the
+  // page asks only then and every 6 s; without one (a fourth window has none) it asks at each tick.
   let heard = Date.now();
+  let streamed = false;
+  let changed = false;
+  let tag = "";
+  const isMain = element => element.id === "main";
+  const follow = () => {
+    const main = document.getElementById("main");
+    if (!main || !main.dataset.stream) return;
+    const stream = new EventSource(main.dataset.stream);
+    const ask = () => { changed = true; document.getElementById("main").dispatchEvent(new Event("changed")); };
+    stream.addEventListener("open", () => { streamed = true; ask(); });
+    stream.addEventListener("changed", ask);
+    stream.addEventListener("error", () => { streamed = false; });
+  };
+  document.addEventListener("htmx:config:request", event => {
+    const { sourceElement, request } = event.detail.ctx;
+    if (!isMain(sourceElement)) return;
+    if (streamed && !changed && Date.now() - heard < 6000) { event.preventDefault(); return; }
+    changed = false;
+    if (tag) request.headers["If-None-Match"] = tag;
+  });
+  document.addEventListener("htmx:after:request", event => {
+    const { sourceElement, response } = event.detail.ctx;
+    if (!isMain(sourceElement) || response.status >= 400) return;
+    tag = response.headers.get("etag") || "";
+    heard = Date.now();
+    const drawn = document.getElementById("drawn");
+    const time = response.headers.get("x-as-of");
+    if (drawn && time && response.status === 304) {
+      drawn.setAttribute("datetime", time);
+      drawn.textContent = time.slice(11, 19);
+    }
+    say();
+  });
   const say = () => {
     const live = document.getElementById("live");
     if (!live) return;
     const seconds = Math.round((Date.now() - heard) / 1000);
-    const stale = seconds > 3 * Number(live.dataset.refresh) + 2;
+    const stale = seconds > Math.max(3 * Number(live.dataset.refresh), 7) + 2;
     live.textContent = stale ? "stale " + seconds + " s" : "live";
     live.classList.toggle("stale", stale);
   };
-  document.addEventListener("htmx:after:swap", () => { heard = Date.now(); say(); });
   setInterval(say, 1000);
   say();
+  follow();
 })();

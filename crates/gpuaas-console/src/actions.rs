@@ -101,11 +101,11 @@ actions! {
         POST "/api/v1/images/{image}/transition" "images_transition_post"
         "gpuaas image deprecate IMAGE --site SITE --reason WHY"
         key "" destructive false on ["/images/{site}/{image}"];
-    IMAGE_REVOKE "image revoke" "Revoke for good"
+    IMAGE_REVOKE "image revoke" "Revoke permanently"
         POST "/api/v1/images/{image}/transition" "images_transition_post"
         "gpuaas image revoke IMAGE --site SITE --reason WHY"
         key "" destructive true on ["/images/{site}/{image}"];
-    EXPERIMENT_NEXT "experiment next" "Begin further runs"
+    EXPERIMENT_NEXT "experiment next" "Start more runs"
         POST "/api/v1/experiments/{experiment}/next" "experiments_next_post"
         "gpuaas experiment next NAME --reason WHY"
         key "b" destructive false on ["/experiments/{experiment}"];
@@ -148,7 +148,7 @@ impl Button {
         obstacle: &str,
     ) -> Self {
         let why_not = match action.row() {
-            None => "no role permits it".to_owned(),
+            None => "no role allows it".to_owned(),
             Some(row) => missing_role(viewer, row, site).unwrap_or_else(|| obstacle.to_owned()),
         };
         Self { action, href, why_not }

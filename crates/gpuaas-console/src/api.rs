@@ -82,6 +82,19 @@ impl ApiCaller {
         String::from_utf8(bytes).map_err(|error| unreadable(path, &error))
     }
 
+    /// `GET` of an endless stream, from after the event that the browser saw last.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        last: Option<&HeaderValue>,
+    ) -> Result<Body, Failure> {
+        let mut request = self.request(Method::GET, path, Body::empty())?;
+        if let Some(last) = last {
+            request.headers_mut().insert("last-event-id", last.clone());
+        }
+        Ok(self.answer(path, request).await?.into_body())
+    }
+
     /// Digest of the credential: a name for what was answered to this caller alone.
     pub(crate) fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.authorization.as_bytes()).into()
@@ -114,6 +127,13 @@ impl ApiCaller {
         path: &str,
         body: Body,
     ) -> Result<(StatusCode, Vec<u8>), Failure> {
+        let request = self.request(method, path, body)?;
+        let response = self.answer(path, request).await?;
+        let status = response.status();
+        Ok((status, read(path, response).await?))
+    }
+
+    fn request(&self, method: Method, path: &str, body: Body) -> Result<Request<Body>, Failure> {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -126,28 +146,38 @@ impl ApiCaller {
             request.headers_mut().insert(USER_AGENT, agent.clone());
         }
         *request.extensions_mut() = self.connection.0.clone();
+        Ok(request)
+    }
+
+    /// What the API answers; its problem if it refuses.
+    async fn answer(&self, path: &str, request: Request<Body>) -> Result<Response, Failure> {
         let response = match self.router.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         };
         let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
         let request_id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
         let request_id = request_id.unwrap_or_default().to_owned();
-        let body = http_body_util::Limited::new(response.into_body(), MOST_BYTES);
-        let bytes = body.collect().await.map_err(|error| unreadable(path, &error))?.to_bytes();
-        if status.is_success() {
-            return Ok((status, bytes.to_vec()));
-        }
+        let bytes = read(path, response).await?;
         let problem = serde_json::from_slice(&bytes).unwrap_or_else(|_| {
-            Problem::new(status.as_u16(), "unknown_answer", "the API answered with an error")
+            Problem::new(status.as_u16(), "unknown_answer", "the API returned an error")
         });
         Err(Failure { problem, request_id })
     }
 }
 
+async fn read(path: &str, response: Response) -> Result<Vec<u8>, Failure> {
+    let body = http_body_util::Limited::new(response.into_body(), MOST_BYTES);
+    let bytes = body.collect().await.map_err(|error| unreadable(path, &error))?.to_bytes();
+    Ok(bytes.to_vec())
+}
+
 fn unreadable(path: &str, error: &dyn std::fmt::Display) -> Failure {
-    tracing::error!(path, %error, "the console cannot read an answer of the API");
-    let problem = Problem::new(500, "internal", "the console cannot read an answer of the API")
+    tracing::error!(path, %error, "the console cannot read a response of the API");
+    let problem = Problem::new(500, "internal", "the console cannot read a response of the API")
         .with_detail(format!("{path}: {error}"));
     Failure::of_problem(problem)
 }

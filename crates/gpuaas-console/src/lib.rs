@@ -8,8 +8,8 @@
 //! A session is the person's token, sealed in a cookie that scripts cannot read. The server keeps no
 //! table of sessions: a session survives a restart, and ends when its token is revoked or expires.
 //!
-//! With scripts off every page reads and every form works. With scripts on, htmx asks for the page
-//! again every few seconds and changes in place what differs.
+//! With scripts off, every page reads and every form works. With scripts on, a stream says when a page
+//! changes, and htmx requests it again and changes in place what differs.
 
 mod actions;
 mod api;
@@ -17,6 +17,7 @@ mod assets;
 mod comparison;
 mod fleet_counts;
 mod format;
+mod live;
 mod pages;
 mod requests;
 mod security;
@@ -37,6 +38,7 @@ pub use state::ConsoleSettings;
 use api::Connection;
 use state::Console;
 use tower::util::MapRequest;
+use tower_http::compression::CompressionLayer;
 
 /// Largest form. The one of the sign-in is read before anybody is known.
 const MOST_FORM_BYTES: usize = 64 << 10;
@@ -52,6 +54,9 @@ pub fn router(operators: Router, settings: ConsoleSettings) -> Router {
         .route("/logout", post(sign_in::sign_out))
         .route("/console/login-addresses", post(sign_in::issue_address))
         .route("/go/{*name}", get(pages::go))
+        .route("/live", get(live::follow))
+        .route("/wall", get(pages::wall::show))
+        .route("/wall.json", get(pages::wall::show))
         .route("/nodes", get(pages::fleet::show))
         .route("/nodes.json", get(pages::fleet::show))
         .route("/nodes/{node}", get(pages::node::show))
@@ -104,6 +109,7 @@ pub fn router(operators: Router, settings: ConsoleSettings) -> Router {
         .route("/audit.json", get(pages::audit::show))
         .layer(DefaultBodyLimit::max(MOST_FORM_BYTES))
         .layer(middleware::from_fn_with_state(console.clone(), security::protect))
+        .layer(CompressionLayer::new())
         .with_state(console);
     // Before a route is matched: what the listener said, and nothing of what routing adds.
     let noted = MapRequest::new(pages.fallback_service(operators), |mut request: Request| {

@@ -19,18 +19,20 @@ pub(crate) mod sites;
 pub(crate) mod slots;
 pub(crate) mod stuck;
 pub(crate) mod tokens;
+pub(crate) mod wall;
 
 use askama::Template;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::http::header::{CONTENT_TYPE, ETAG, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use gpuaas_types::api::List;
 use gpuaas_types::{Problem, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::api::{Failure, Viewer};
 use crate::assets::{HTMX, ICON, SCRIPT, STYLE};
@@ -60,6 +62,8 @@ pub(crate) struct Shell {
     pub(crate) is_live: bool,
     /// After how many seconds they do.
     refresh_seconds: u32,
+    /// Address of the stream that says when the page changes; empty: it only polls.
+    pub(crate) stream: String,
     /// The command that prints the same.
     pub(crate) cli: String,
     /// The request that answers the same.
@@ -81,6 +85,7 @@ impl Shell {
             as_of,
             is_live: true,
             refresh_seconds: REFRESH_SECONDS,
+            stream: "/live".to_owned(),
             cli: String::new(),
             api: String::new(),
         }
@@ -93,8 +98,15 @@ impl Shell {
     }
 
     /// A page of what only people change: it is asked for again less often.
-    pub(crate) const fn slow(mut self) -> Self {
+    pub(crate) fn slow(mut self) -> Self {
         self.refresh_seconds = SLOW_REFRESH_SECONDS;
+        self.stream.clear();
+        self
+    }
+
+    /// A page of one node, which only that node's events concern.
+    pub(crate) fn of_node(mut self, node: &str) -> Self {
+        self.stream = format!("/live?node={}", part(node));
         self
     }
 
@@ -176,12 +188,30 @@ pub(crate) fn draw(page: &impl Template) -> Response {
 
 fn draw_with(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
-        Ok(html) => (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response(),
+        Ok(html) => {
+            let (tag, as_of) = tag_and_time(&html);
+            let kind = (CONTENT_TYPE, "text/html; charset=utf-8".to_owned());
+            (status, [kind, (ETAG, tag), (AS_OF, as_of)], html).into_response()
+        }
         Err(error) => {
-            tracing::error!(%error, "a page cannot be drawn");
+            tracing::error!(%error, "cannot render a page");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
+}
+
+/// When the server drew a page, for a browser that has the same page already.
+pub(crate) const AS_OF: HeaderName = HeaderName::from_static("x-as-of");
+
+/// The entity tag of a page, which leaves out the time when it was drawn, and that time.
+fn tag_and_time(html: &str) -> (String, String) {
+    let parts = html.split_once("<time id=\"drawn\" datetime=\"").and_then(|(before, rest)| {
+        let (time, rest) = rest.split_once('"')?;
+        Some((before, time, rest.split_once("</time>")?.1))
+    });
+    let (before, time, after) = parts.unwrap_or((html, "", ""));
+    let digest = Sha256::new().chain_update(before).chain_update(after).finalize();
+    (format!("W/\"{}\"", hex::encode(&digest[..12])), time.to_owned())
 }
 
 fn status_of(failure: &Failure) -> StatusCode {
@@ -246,15 +276,15 @@ pub(crate) fn typed_name(typed: &str, name: &str) -> Result<(), Failure> {
     if typed.trim() == name {
         return Ok(());
     }
-    let problem = Problem::new(400, "not_confirmed", "the typed name is another one")
-        .with_detail(format!("{typed:?} was typed: expected {name:?}"))
+    let problem = Problem::new(400, "not_confirmed", "the typed name does not match")
+        .with_detail(format!("found {typed:?}, expected {name:?}"))
         .with_hint("go back, check the name, and type it again");
     Err(Failure::of_problem(problem))
 }
 
 /// The page that answers an action that does not exist.
 pub(crate) fn no_such_action(console: &Console, viewer: &Viewer) -> Response {
-    let problem = Problem::new(404, "not_found", "there is no such action")
+    let problem = Problem::new(404, "not_found", "unknown action")
         .with_hint("open `/palette` for the actions of each page");
     failed(viewer, console.now(), &Failure::of_problem(problem))
 }

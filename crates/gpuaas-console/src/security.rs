@@ -2,8 +2,8 @@
 
 use axum::extract::{Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
-    ORIGIN, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HOST, HeaderMap, HeaderName, HeaderValue,
+    IF_NONE_MATCH, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
@@ -26,6 +26,7 @@ pub(crate) const COOKIE_NAMES: [&str; 2] = ["__Host-gpuaas_session", "gpuaas_ses
 pub(crate) async fn protect(State(_): State<Console>, request: Request, next: Next) -> Response {
     let has_bearer = request.headers().contains_key(axum::http::header::AUTHORIZATION);
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let known = request.headers().get(IF_NONE_MATCH).cloned();
     let mut response = if reads || has_bearer || is_own_page(request.headers()) {
         next.run(request).await
     } else {
@@ -33,12 +34,26 @@ pub(crate) async fn protect(State(_): State<Console>, request: Request, next: Ne
             .with_hint("open the console's own page and send the form from there");
         pages::plain_failure(&Failure::of_problem(problem))
     };
+    if known.is_some() && known.as_ref() == response.headers().get(ETAG) {
+        response = unchanged(&response);
+    }
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+/// The answer to a browser that shows the same page already: only the time is new.
+fn unchanged(page: &Response) -> Response {
+    let mut response = StatusCode::NOT_MODIFIED.into_response();
+    for name in [ETAG, pages::AS_OF] {
+        if let Some(value) = page.headers().get(&name) {
+            response.headers_mut().insert(name, value.clone());
+        }
     }
     response
 }

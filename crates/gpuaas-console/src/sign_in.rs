@@ -71,7 +71,8 @@ pub(crate) async fn once(
         None => draw(&LoginPage {
             next,
             failure: Some(
-                "This address has been used or has expired. Run `gpuaas console open` for another.",
+                "This login link has been used or has expired. Run `gpuaas console open` for a new \
+                 one.",
             ),
         }),
     }
@@ -104,7 +105,7 @@ pub(crate) async fn issue_address(State(console): State<Console>, parts: Parts) 
             expires_in_seconds: CODE_SECONDS,
         })
         .into_response(),
-        None => problem_json(503, "too_many_login_addresses", "too many unused login addresses"),
+        None => problem_json(503, "too_many_login_addresses", "too many unused login links"),
     }
 }
 
@@ -112,6 +113,6 @@ fn begin(console: &Console, token: &str, next: &str) -> Response {
     let session = Session { token: token.into(), since: console.wall() };
     match console.seal().seal(&session) {
         Some(value) => with_cookie(redirect(next), console, &value),
-        None => problem_json(500, "internal", "the session cannot be sealed"),
+        None => problem_json(500, "internal", "cannot seal the session"),
     }
 }

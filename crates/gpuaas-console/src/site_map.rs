@@ -80,7 +80,7 @@ pages! {
         "table-versions" "/api/v1/bundles" "gpuaas bundle list";
         "table-sites" "/api/v1/bundles/{bundle}" "gpuaas bundle show BUNDLE";
     ];
-    "/profiles/{profile}" "Profile at every site" key "" [
+    "/profiles/{profile}" "Profile at all sites" key "" [
         "table-fields" "/api/v1/profiles/{name}" "gpuaas profile show PROFILE";
         "table-revisions" "/api/v1/audit" "gpuaas audit list";
         "table-nodes" "/api/v1/nodes" "gpuaas node list";
@@ -95,6 +95,7 @@ pages! {
         "table-revisions" "/api/v1/audit" "gpuaas audit list";
         "table-nodes" "/api/v1/nodes" "gpuaas node list";
     ];
+    "/wall" "Wall" key "w" ["table-causes" "/api/v1/nodes/stuck" "gpuaas node list --stuck";];
     "/palette" "Palette" key "" [];
     "/keys" "Keys" key "" [];
 }

@@ -6,6 +6,7 @@ use axum::Router;
 use gpuaas_types::Timestamp;
 
 use crate::fleet_counts::CountCache;
+use crate::live::Streams;
 use crate::session::{LoginCodes, SessionSeal};
 
 /// How the console is started.
@@ -27,6 +28,7 @@ struct Inner {
     seal: SessionSeal,
     codes: LoginCodes,
     counts: CountCache,
+    streams: Streams,
 }
 
 /// The state of the console behind one shared pointer, as axum hands it to every handler.
@@ -42,6 +44,7 @@ impl Console {
             seal,
             codes: LoginCodes::default(),
             counts: CountCache::default(),
+            streams: Streams::default(),
         }))
     }
 
@@ -74,5 +77,10 @@ impl Console {
     /// Counts of the fleet that were answered a short time ago.
     pub(crate) fn counts(&self) -> &CountCache {
         &self.0.counts
+    }
+
+    /// Streams that pages hold open.
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.0.streams
     }
 }

@@ -25,6 +25,7 @@ mod bundles;
 mod experiments;
 mod fleet;
 mod images;
+mod live;
 mod palette;
 mod profiles;
 mod states;

@@ -141,7 +141,7 @@ impl ChainVerifier {
         expected: Option<AuditChainEnd>,
     ) -> Result<Self, AuditFault> {
         let digest = if anchor.seq == 0 { Some(GENESIS) } else { parse_digest(&anchor.digest) };
-        let text = "the anchor of the chain has no digest";
+        let text = "the anchor of the chain has no valid digest";
         Ok(Self {
             anchor: anchor.clone(),
             seq: anchor.seq,
@@ -186,28 +186,31 @@ impl ChainVerifier {
         let id = item.record.as_ref().map(|record| record.id);
         let found = |kind, text: &str| Err(fault(kind, Some(item.seq), id, text));
         if item.seq <= self.seq {
-            return found(AuditFaultKind::Inserted, "it comes twice");
+            return found(AuditFaultKind::Inserted, "the row appears twice");
         }
         if item.seq != self.seq + 1 {
             let text = format!("the next row is {}", item.seq);
             return Err(fault(AuditFaultKind::Removed, Some(self.seq + 1), None, &text));
         }
         let Some(row_digest) = parse_digest(&item.row_digest) else {
-            return found(AuditFaultKind::Changed, "the digest of its record is none");
+            return found(AuditFaultKind::Changed, "the digest of its record is malformed");
         };
         match (&item.record, item.expired) {
             (Some(_), Some(_)) => {
-                return found(AuditFaultKind::Inserted, "it had been deleted because it was old");
+                return found(
+                    AuditFaultKind::Inserted,
+                    "its record expired and was deleted, but it exists again",
+                );
             }
             (Some(record), None) => {
                 if record_digest(record) != row_digest {
-                    return found(AuditFaultKind::Changed, "its record has another digest");
+                    return found(AuditFaultKind::Changed, "its record does not match its digest");
                 }
                 self.note_expiry(record);
             }
             (None, Some(group)) => self.note_expired(group, item.seq, &row_digest),
             (None, None) => {
-                let text = "its record is gone, and not because it was old";
+                let text = "its record is missing, but it had not expired";
                 return found(AuditFaultKind::Removed, text);
             }
         }
@@ -217,7 +220,10 @@ impl ChainVerifier {
             _ => link_digest(&self.digest, &row_digest),
         };
         if parse_digest(&item.digest) != Some(digest) {
-            return found(AuditFaultKind::Inserted, "it does not continue the row before it");
+            return found(
+                AuditFaultKind::Inserted,
+                "its digest does not follow from the previous row",
+            );
         }
         (self.seq, self.digest, self.rows) = (item.seq, digest, self.rows + 1);
         self.check_expected()
@@ -228,7 +234,7 @@ impl ChainVerifier {
             Some(expected)
                 if expected.seq == self.seq && expected.digest != hex::encode(self.digest) =>
             {
-                let text = "its digest is not the one that was noted: it, or a row before it, was \
+                let text = "its digest differs from the noted one: this row, or one before it, was \
                             rewritten";
                 Err(fault(AuditFaultKind::Changed, Some(self.seq), None, text))
             }
@@ -265,7 +271,7 @@ impl ChainVerifier {
                 (expiry.group, expiry.entries, &expiry.digest) == (group, rows.rows, &digest)
             });
             if !is_said && !self.is_part {
-                let text = "its record is gone, and no record says that these rows were old";
+                let text = "its record is missing, and no entry shows that these rows expired";
                 return Err(fault(AuditFaultKind::Removed, Some(rows.first_seq), None, text));
             }
         }
@@ -273,7 +279,7 @@ impl ChainVerifier {
             || self.anchor.seq == 0
             || self.expiries.last().is_some_and(|expiry| expiry.anchor == self.anchor);
         if !is_anchored {
-            let text = "the rows up to this one are gone, and no record says that they were old";
+            let text = "the rows up to this one are missing, and no entry shows that they expired";
             return Err(fault(AuditFaultKind::Removed, Some(self.anchor.seq), None, text));
         }
         if head.seq > self.seq {
@@ -282,15 +288,15 @@ impl ChainVerifier {
         }
         if head.seq < self.seq || (head.seq > 0 && parse_digest(&head.digest) != Some(self.digest))
         {
-            let text = format!("the chain ended with row {} of digest {}", head.seq, head.digest);
+            let text = format!("the chain ended with row {}, digest {}", head.seq, head.digest);
             return Err(fault(AuditFaultKind::Inserted, Some(self.seq), None, &text));
         }
         if let Some(expected) = self.expected.filter(|expected| expected.seq > self.seq) {
-            let text = format!("row {} was noted, and the chain has none of it", expected.seq);
+            let text = format!("row {} was noted, but the chain does not have it", expected.seq);
             return Err(fault(AuditFaultKind::Removed, Some(self.seq + 1), None, &text));
         }
         if let Some(stray) = strays.first() {
-            let text = "the chain has no row of it, and went on behind it";
+            let text = "the record is not in the chain, but later records are";
             return Err(fault(AuditFaultKind::Inserted, None, Some(*stray), text));
         }
         let head = AuditChainEnd { seq: self.seq, digest: hex::encode(self.digest) };

@@ -231,7 +231,8 @@ fn reason_to_stop(s: &BatchSnapshot<'_>, canaries: &[usize]) -> Option<(&'static
     let limit = s.spec.stop_at_failure_ratio;
     if ended >= s.spec.min_ended() && f64::from(failing) > limit * f64::from(ended) {
         let text = format!(
-            "{failing} of {ended} ended machines are parked or failed, a larger share than {limit}"
+            "{failing} of {ended} finished machines are parked or failed (limit: a ratio of \
+             {limit})"
         );
         return Some(("failure_ratio", text));
     }
@@ -248,16 +249,19 @@ fn waiting_for(
     let running = counts.running + begun;
     let waiting = counts.waiting - begun.min(counts.waiting);
     let (under_way, who) = match phase {
-        BatchPhase::Canary => (format!("{running} under way as canaries"), "the canaries"),
-        _ if waiting == 0 => (format!("{running} under way"), ""),
-        _ => (format!("{running} under way of {} at once", s.spec.max_parallel), "their turn"),
+        BatchPhase::Canary => (format!("{running} canaries in progress"), "the canaries"),
+        _ if waiting == 0 => (format!("{running} in progress"), ""),
+        _ => {
+            let text = format!("{running} in progress (at most {} at a time)", s.spec.max_parallel);
+            (text, "their turn")
+        }
     };
     let mut parts = vec![under_way];
     if waiting > 0 {
-        parts.push(format!("{waiting} wait for {who}"));
+        parts.push(format!("{waiting} waiting for {who}"));
     }
     if counts.parked > 0 {
-        parts.push(format!("{} parked, for an operator", counts.parked));
+        parts.push(format!("{} parked, waiting for an operator", counts.parked));
     }
     parts.join("; ")
 }

@@ -140,7 +140,7 @@ pub fn site_bootstrap<'a>(s: &Snapshot<'a>) -> SiteBootstrap<'a> {
         callbacks(s).filter(went_on).find(|said| site.is_none_or(|site| said.is_after(&site)));
     if let Some(said) = later {
         let evidence = format!(
-            "its success was not reported; the node bootstrap, which follows it, reported at {}",
+            "did not report success, but the node bootstrap, which runs after it, reported at {}",
             said.at
         );
         return SiteBootstrap::Succeeded { at: said.at, evidence };
@@ -153,7 +153,7 @@ pub fn site_bootstrap<'a>(s: &Snapshot<'a>) -> SiteBootstrap<'a> {
         .filter(|report| !installed_before && site.is_none_or(|site| report.at >= site.at));
     if let Some(report) = enrolled {
         let evidence = format!(
-            "its success was not reported; the agent, which is installed after it, enrolled at {}",
+            "did not report success, but the agent, which is installed after it, enrolled at {}",
             report.at
         );
         return SiteBootstrap::Succeeded { at: report.at, evidence };

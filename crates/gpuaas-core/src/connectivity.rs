@@ -100,9 +100,8 @@ impl ConnectivityChange {
         match (self.turned, silent_since) {
             (Some(ConnectivityState::Online), Some(since)) => {
                 let gone = elapsed_as_text(heartbeat_at.seconds_since(since));
-                let text = format!(
-                    "the agent is heard again; it was silent for {gone}, since {since}{becomes}"
-                );
+                let text =
+                    format!("the agent is back; it was silent for {gone}, since {since}{becomes}");
                 (TimelineCode::AgentOnline, text)
             }
             (Some(_), _) => {
@@ -110,15 +109,15 @@ impl ConnectivityChange {
                     (now.seconds_since(heartbeat_at), elapsed_as_text(allowed_seconds));
                 let silent = elapsed_as_text(silent);
                 let text = format!(
-                    "the agent is silent since {heartbeat_at}, for {silent}, and {allowed} are \
-                     allowed{becomes}"
+                    "the agent has been silent for {silent}, since {heartbeat_at} (limit: \
+                     {allowed}){becomes}"
                 );
                 (TimelineCode::AgentOffline, text)
             }
             (None, _) => {
                 let to = self.state.map_or("-", NodeState::as_str);
                 let text = format!(
-                    "the node is {to} and was {}: its last heartbeat came at {heartbeat_at}",
+                    "the node is {to} (before: {}): its last heartbeat came at {heartbeat_at}",
                     presence.state
                 );
                 (TimelineCode::NodeStateChanged, text)
@@ -216,15 +215,12 @@ mod tests {
         let change = decide(gone, 310.0).unwrap();
         let (code, text) = change.event(&gone, ALLOWED, at(310.0));
         assert_eq!(code, TimelineCode::AgentOffline);
-        let wanted = "for 5 min 10 s, and 5 min 0 s are allowed; the node is offline";
-        assert!(text.ends_with(wanted), "{text}");
+        let wanted = "(limit: 5 min 0 s); the node is offline";
+        assert!(text.contains("silent for 5 min 10 s") && text.ends_with(wanted), "{text}");
         let back = presence(NodeState::Offline, 723.0, Some(0.0));
         let (code, text) = decide(back, 725.0).unwrap().event(&back, ALLOWED, at(725.0));
         assert_eq!(code, TimelineCode::AgentOnline);
-        assert!(
-            text.starts_with("the agent is heard again; it was silent for 12 min 3 s"),
-            "{text}"
-        );
+        assert!(text.starts_with("the agent is back; it was silent for 12 min 3 s"), "{text}");
         assert!(text.ends_with("; the node is active"), "{text}");
     }
 

@@ -36,7 +36,7 @@ pub fn check_enrolling_host(host: &EnrollingHost, machine: &MachineView) -> Resu
     if same_uuid == Some(false) {
         let uuid = host.system_uuid.as_deref().unwrap_or_default();
         return Err(format!(
-            "the host's system UUID is {uuid}, and MAAS knows {}",
+            "the host's system UUID is {uuid}, but MAAS has {}",
             machine.hardware_uuid
         ));
     }
@@ -55,14 +55,11 @@ pub fn check_enrolling_host(host: &EnrollingHost, machine: &MachineView) -> Resu
         return Ok(format!("system UUID {}", machine.hardware_uuid));
     }
     if machine.nics.is_empty() {
-        return Ok("nothing, for MAAS knows no interface of the machine".to_owned());
+        return Ok("nothing: MAAS lists no interfaces for the machine".to_owned());
     }
     let macs = if macs.is_empty() { "none".to_owned() } else { macs.join(", ") };
     let nics: Vec<&str> = machine.nics.iter().map(|nic| nic.mac_address.as_str()).collect();
-    Err(format!(
-        "the host has the MAC addresses {macs}, and MAAS knows {} with other addresses",
-        nics.join(", ")
-    ))
+    Err(format!("the host has MAC addresses {macs}, but MAAS lists {}", nics.join(", ")))
 }
 
 /// The 32 hexadecimal digits of a UUID, in lower case; none: it is no UUID, or one of those that

@@ -115,7 +115,7 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::InfraOperator,
         retry: Retry::Never,
-        remedy: "run MAAS' hardware tests on the machine and have the part replaced",
+        remedy: "run MAAS hardware tests on the machine and replace the failed part",
         cure: Cure::Retry,
     },
     FailureRow {
@@ -131,7 +131,7 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::PlatformOperator,
         retry: Retry::Never,
-        remedy: "have the profile name the image before, or ubuntu/noble, `gpuaas image rollback --profile PROFILE --site SITE --reason WHY`, and keep its `site_bootstrap_bundle_ref`, which adds the rest",
+        remedy: "switch the profile back to its previous image with `gpuaas image rollback --profile PROFILE --site SITE --reason WHY`, or to ubuntu/noble, and keep its `site_bootstrap_bundle_ref`, which installs the rest",
         cure: Cure::RetryLatestProfile,
     },
     FailureRow {
@@ -147,7 +147,7 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::PlatformOperator,
         retry: Retry::Never,
-        remedy: "correct the boot loader of the image, or the machine's boot mode (UEFI or legacy) in its firmware",
+        remedy: "fix the boot loader of the image, or the machine's boot mode (UEFI or legacy) in its firmware",
         cure: Cure::Retry,
     },
     FailureRow {
@@ -170,7 +170,7 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::InfraOperator,
         retry: Retry::Never,
-        remedy: "compare the storage layout in MAAS with the disks of the machine, and clear what an earlier system left on them",
+        remedy: "compare the storage layout in MAAS with the machine's disks, and wipe leftovers of an earlier system from them",
         cure: Cure::Retry,
     },
     FailureRow {
@@ -179,7 +179,7 @@ pub const FAILURES: &[FailureRow] = &[
         words: &["datasource", "data source", "metadata service"],
         owner: Owner::InfraOperator,
         retry: Retry::ByProfile,
-        remedy: "read the machine's console for cloud-init and check its network to MAAS' metadata (port 5248)",
+        remedy: "check the cloud-init output on the machine's console and the network path to the MAAS metadata service (port 5248)",
         cure: Cure::Retry,
     },
     FailureRow {
@@ -207,7 +207,7 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::BundleOwner,
         retry: Retry::Never,
-        remedy: "check that the package mirror can be reached from the node and holds the package",
+        remedy: "check that the node can reach the package mirror and that the mirror has the package",
         cure: Cure::Retry,
     },
     FailureRow {
@@ -223,7 +223,7 @@ pub const FAILURES: &[FailureRow] = &[
         ],
         owner: Owner::PlatformOperator,
         retry: Retry::Never,
-        remedy: "read the agent's log on the host and check that it reaches the control plane",
+        remedy: "read the agent's log on the host and check that the agent can reach the control plane",
         cure: Cure::Retry,
     },
     FailureRow {
@@ -232,7 +232,7 @@ pub const FAILURES: &[FailureRow] = &[
         words: &[],
         owner: Owner::InfraOperator,
         retry: Retry::Never,
-        remedy: "read the machine's console, and check its boot order, the link of its boot interface and DHCP on its network",
+        remedy: "check the machine's console, its boot order, the link of its boot interface and DHCP on its network",
         cure: Cure::Retry,
     },
     FailureRow {
@@ -241,7 +241,7 @@ pub const FAILURES: &[FailureRow] = &[
         words: &[],
         owner: Owner::InfraOperator,
         retry: Retry::Never,
-        remedy: "read the installation log in MAAS and correct the cause",
+        remedy: "read the installation log in MAAS and fix the cause",
         cure: Cure::Retry,
     },
     FailureRow {
@@ -250,7 +250,7 @@ pub const FAILURES: &[FailureRow] = &[
         words: &[],
         owner: Owner::PlatformOperator,
         retry: Retry::Never,
-        remedy: "read the machine's console: the image was written, and the machine did not boot it as far as cloud-init; `gpuaas image boot-test FILE` boots the image elsewhere",
+        remedy: "check the machine's console: the image was written, but the boot did not reach cloud-init; `gpuaas image boot-test FILE` boots the image elsewhere",
         cure: Cure::RetryLatestProfile,
     },
     FailureRow {

@@ -64,26 +64,28 @@ type Verdict = (bool, String);
 
 fn maas_deployed(s: &Snapshot<'_>) -> Verdict {
     let Some(observation) = s.observation else {
-        return (false, "the machine was never read".to_owned());
+        return (false, "the machine has never been read from MAAS".to_owned());
     };
     let age = s.now.seconds_since(observation.status_at);
     let label = status::label(observation.status);
     let deployed = observation.status == status::DEPLOYED;
     let synced = observation.machine.as_ref().is_some_and(|m| m.enable_hw_sync);
     if deployed && s.profile.require_hw_sync && !synced {
-        let text = "MAAS says Deployed, but without the hardware sync that the profile requires";
+        let text = "MAAS reports Deployed, but without the hardware sync that the profile requires";
         return (false, text.to_owned());
     }
     let sync = if s.profile.require_hw_sync && synced { ", with hardware sync" } else { "" };
-    (deployed, format!("MAAS said {label} {age:.1} s ago{sync}"))
+    (deployed, format!("MAAS reported {label} {age:.1} s ago{sync}"))
 }
 
 fn site_bootstrap_gate(s: &Snapshot<'_>) -> Verdict {
     match site_bootstrap(s) {
         SiteBootstrap::Succeeded { evidence, .. } => (true, evidence),
         SiteBootstrap::Failed(said) => (false, format!("failed at {}", said.at)),
-        SiteBootstrap::Running(said) => (false, format!("started at {}, has not ended", said.at)),
-        SiteBootstrap::Unheard => (false, "no callback came and no agent enrolled".to_owned()),
+        SiteBootstrap::Running(said) => (false, format!("started at {}, still running", said.at)),
+        SiteBootstrap::Unheard => {
+            (false, "no callback was received and no agent enrolled".to_owned())
+        }
     }
 }
 
@@ -101,10 +103,14 @@ fn node_bootstrap_gate(s: &Snapshot<'_>) -> Verdict {
 /// A lost callback is tolerated: the node bootstrap starts the agent.
 fn proven_by_agent(s: &Snapshot<'_>) -> Verdict {
     match s.first_heartbeat() {
-        Some(report) => {
-            (true, format!("no callback came; the agent's heartbeat at {} proves it", report.at))
-        }
-        None => (false, "no callback came and the agent is silent".to_owned()),
+        Some(report) => (
+            true,
+            format!(
+                "no callback was received, but the agent's heartbeat at {} proves success",
+                report.at
+            ),
+        ),
+        None => (false, "no callback was received and the agent is silent".to_owned()),
     }
 }
 
@@ -132,9 +138,9 @@ fn current_run(s: &Snapshot<'_>, run: RunId) -> Verdict {
     let stray = s.reports.iter().filter(|r| r.run_id != run).count();
     let passed = s.node.run_id == Some(run) && stray == 0;
     let evidence = match s.node.run_id {
-        Some(id) if id == run => format!("run {run}, {stray} reports of other runs"),
-        Some(id) => format!("the node's run is {id}, this is {run}"),
-        None => "the node names no run".to_owned(),
+        Some(id) if id == run => format!("run {run}, {stray} reports from other runs"),
+        Some(id) => format!("the node belongs to run {id}, but this is run {run}"),
+        None => "the node has no run".to_owned(),
     };
     (passed, evidence)
 }
@@ -192,14 +198,16 @@ pub fn gate_view(
     let fault = Some(GateClass::AgentFault);
     Some(match latest {
         _ if state != NodeState::Active => {
-            view(false, None, format!("{name} is shut: the node is {state}"))
+            view(false, None, format!("{name} is closed: the node is {state}"))
         }
-        None => view(false, fault, format!("{name} is shut: the agent says nothing of it")),
-        Some(_) if silent => {
-            view(false, fault, format!("{name} is shut: the agent is silent, nobody knows"))
-        }
+        None => view(false, fault, format!("{name} is closed: the agent has not reported it")),
+        Some(_) if silent => view(
+            false,
+            fault,
+            format!("{name} is closed: the agent is silent, so its state is unknown"),
+        ),
         Some(LatestGateReport { report, .. }) if report.checks.is_empty() => {
-            view(false, None, format!("{name} is not evaluated: its agent has no host to look at"))
+            view(false, None, format!("{name} is not evaluated: its agent has no host to check"))
         }
         Some(LatestGateReport { report, .. }) if report.passed => {
             view(true, None, format!("{name} is open: {} checks pass", report.checks.len()))
@@ -207,10 +215,10 @@ pub fn gate_view(
         Some(LatestGateReport { report, .. }) => {
             let names: Vec<String> =
                 failing_checks(report).into_iter().map(|check| check.name).collect();
-            let class = report.class.map_or("nobody looked", GateClass::as_str);
+            let class = report.class.map_or("not evaluated", GateClass::as_str);
             let (red, all) = (names.len(), report.checks.len());
             let names = names.join(", ");
-            let text = format!("{name} is shut ({class}): {red} of {all} checks fail: {names}");
+            let text = format!("{name} is closed ({class}): {red} of {all} checks fail: {names}");
             view(false, report.class, text)
         }
     })
@@ -223,6 +231,9 @@ fn failing_checks(report: &GateReport) -> Vec<gpuaas_types::agent::GateCheck> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::fixture::{Case, id};
+    use crate::record::{Report, ReportKind};
+    use gpuaas_types::Step;
     use gpuaas_types::agent::GateCheck;
 
     const AT: Timestamp = Timestamp::EPOCH;
@@ -231,13 +242,41 @@ mod tests {
         let check = |name: &str, passed| GateCheck {
             name: name.to_owned(),
             passed,
-            expected: "that it exists".to_owned(),
+            expected: "present".to_owned(),
             seen: "it is not there".to_owned(),
             reason: String::new(),
             blocks: Vec::new(),
         };
         let checks = vec![check("agent", true), check("file /etc/x", class.is_none())];
         GateReport { gate: Gate::SliceReady, passed: class.is_none(), class, checks }
+    }
+
+    /// Reports are stored by run; one of another run is of another system on the machine.
+    #[test]
+    fn report_of_another_run_keeps_the_gate_of_the_current_run_shut() {
+        let enrolled = ReportKind::Enrolled {
+            agent_version: "0.1.0".to_owned(),
+            hostname: "j22u11".to_owned(),
+        };
+        let mut case = Case::new(Step::Confirmation).report(enrolled.clone(), 5.0);
+        let verdict = |case: &Case| {
+            let all = completion_gates(&case.snapshot());
+            let gate = all.into_iter().find(|check| check.name == "gate_current_run").unwrap();
+            (gate.passed, gate.evidence)
+        };
+        let run = case.run.id;
+        assert_eq!(verdict(&case), (true, format!("run {run}, 0 reports from other runs")));
+        let other = id::<RunId>(7);
+        case.reports.push(Report { run_id: other, at: AT, kind: enrolled });
+        assert_eq!(verdict(&case), (false, format!("run {run}, 1 reports from other runs")));
+        case.reports.pop();
+        case.node.run_id = Some(other);
+        assert_eq!(
+            verdict(&case),
+            (false, format!("the node belongs to run {other}, but this is run {run}"))
+        );
+        case.node.run_id = None;
+        assert_eq!(verdict(&case), (false, "the node has no run".to_owned()));
     }
 
     #[test]
@@ -253,7 +292,7 @@ mod tests {
         let shut = stand(active, false, Some(&bad));
         assert_eq!((shut.0, shut.1), (false, Some(GateClass::HostBaselineIncomplete)));
         let text =
-            "slice_ready is shut (host_baseline_incomplete): 1 of 2 checks fail: file /etc/x";
+            "slice_ready is closed (host_baseline_incomplete): 1 of 2 checks fail: file /etc/x";
         assert_eq!(shut.2, text);
         assert_eq!(stand(active, false, None).1, fault);
         assert_eq!(stand(active, true, Some(&good)).1, fault);

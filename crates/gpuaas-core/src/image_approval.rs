@@ -33,13 +33,18 @@ impl<'a> ImageApproval<'a> {
                 let digest = text[name.len()..].strip_prefix(DIGEST_MARK).filter(|digest| {
                     digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit())
                 });
-                let digest = digest.ok_or("after the name, @sha256: and 64 hexadecimal digits")?;
+                let digest = digest.ok_or(
+                    "invalid image digest: expected @sha256: and 64 hexadecimal digits after the name",
+                )?;
                 (name, Some(digest))
             }
         };
         let fits = |c: char| c.is_ascii_alphanumeric() || "/._-:+".contains(c);
         if !(1..=128).contains(&name.len()) || !name.chars().all(fits) {
-            return Err("an image's name is 1 to 128 of letters, digits and /._-:+".to_owned());
+            return Err(
+                "invalid image name: expected 1 to 128 characters of letters, digits and /._-:+"
+                    .to_owned(),
+            );
         }
         Ok(Self { name, sha256 })
     }
@@ -95,13 +100,14 @@ pub fn check_image_file(
 ) -> Result<String, String> {
     let file = file.filter(|file| file.complete).ok_or_else(|| {
         format!(
-            "the upload of {name} is not complete: MAAS cannot deploy it until all of it is there"
+            "the upload of {name} is incomplete: MAAS cannot deploy it until the upload has \
+             finished"
         )
     })?;
     if file.filetype.starts_with(WHOLE_DISK) {
         return Err(format!(
-            "{name} is an image of a whole disk ({}), which brings its own partitions: the storage \
-             layout {layout} of the profile would not be made; upload the image as tgz",
+            "{name} is a whole-disk image ({}) with its own partitions, so the profile's storage \
+             layout {layout} would not be created; upload the image as tgz",
             file.filetype
         ));
     }
@@ -110,7 +116,7 @@ pub fn check_image_file(
         Some(_) => Ok(format!("its file has the approved sha256 {}", file.sha256)),
         None if digests.is_empty() => Ok(format!("sha256 {}", file.sha256)),
         None => Err(format!(
-            "{name} is another image than the approved one: its file has sha256 {}, approved is {}",
+            "{name} is not the approved image: its file has sha256 {}, the approved one is {}",
             file.sha256,
             digests.join(" or ")
         )),
@@ -172,7 +178,7 @@ mod tests {
             assert!(judge(Some(&file(whole)), &[]).unwrap_err().contains("as tgz"), "{whole}");
         }
         let half = ImageFile { complete: false, ..file("root-tgz") };
-        assert!(judge(Some(&half), &[]).unwrap_err().contains("not complete"));
-        assert!(judge(None, &[]).unwrap_err().contains("not complete"));
+        assert!(judge(Some(&half), &[]).unwrap_err().contains("is incomplete"));
+        assert!(judge(None, &[]).unwrap_err().contains("is incomplete"));
     }
 }

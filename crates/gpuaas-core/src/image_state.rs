@@ -117,8 +117,8 @@ pub fn check_transition(
     let may: Vec<&str> =
         following.iter().filter(|one| one.1 == said_by).map(|one| one.0.as_str()).collect();
     let may = if may.is_empty() { "nothing".to_owned() } else { may.join(", ") };
-    let from = from.map_or("unknown at the site", ImageState::as_str);
-    Err(format!("it is {from}, and on that follows {may}, not {to}"))
+    let from = from.map_or("unknown in the site", ImageState::as_str);
+    Err(format!("the image is {from}: it can become {may}, not {to}"))
 }
 
 /// The state at a moment: what lets an image be deployed may have ended.
@@ -248,7 +248,7 @@ pub fn deployable_digests<'a>(
         return Ok(vec![pinned]);
     }
     let text = format!(
-        "the profile pins custom/{name} at sha256 {pinned}, and the site has approved {}",
+        "the profile pins custom/{name} to sha256 {pinned}, but the site has approved {}",
         digests.join(" or ")
     );
     Err(ImageRefusal::new(ProblemCode::ImageDigestDiffers, text))
@@ -270,7 +270,7 @@ fn check_standing<'a>(
         Canary => (
             ProblemCode::ImageCanaryFull,
             format!(
-                "custom/{name} is a canary for {} nodes, and so many have it",
+                "custom/{name} is a canary limited to {} nodes, and the limit is reached",
                 standing.canary_nodes
             ),
         ),
@@ -279,10 +279,10 @@ fn check_standing<'a>(
         }
         Expired => {
             let end = standing.expires_at.map(|end| end.to_string()).unwrap_or_default();
-            (ProblemCode::ImageExpired, format!("the approval of custom/{name} ended at {end}"))
+            (ProblemCode::ImageExpired, format!("the approval of custom/{name} expired at {end}"))
         }
         state @ (Built | Verified | Uploaded) => {
-            let text = format!("custom/{name} is {state}, and not approved for the site");
+            let text = format!("custom/{name} is {state} but not approved for the site");
             (ProblemCode::ImageNotApproved, text)
         }
     };

@@ -62,7 +62,7 @@ fn what_was_done_is_recorded_and_what_may_be_deployed_is_approved() {
     let refused = check_transition(Some(Uploaded), Deprecated, SaidBy::Approver).unwrap_err();
     assert_eq!(
         refused,
-        "it is uploaded, and on that follows canary, approved, revoked, not deprecated"
+        "the image is uploaded: it can become canary, approved, revoked, not deprecated"
     );
 }
 

@@ -51,17 +51,17 @@ const XFS: Option<DataDisks> = Some(DataDisks { fstype: "xfs", below: "/data" })
 #[rustfmt::skip]
 pub const LAYOUTS: &[Layout] = &[
     Layout { name: "flat", maas: "flat", disks: 1, matches: is_flat, data: None,
-        text: "the root is one partition of the boot disk, other disks stay empty" },
+        text: "the root is one partition on the boot disk, other disks stay empty" },
     Layout { name: "lvm", maas: "lvm", disks: 1, matches: is_lvm, data: None,
         text: "the root is a logical volume on the boot disk, other disks stay empty" },
     Layout { name: "bcache", maas: "bcache", disks: 2, matches: is_bcache, data: None,
-        text: "the root is on the boot disk behind a cache on another disk" },
+        text: "the root is on the boot disk, with a cache on another disk" },
     Layout { name: "flat-data", maas: "flat", disks: 2, matches: is_flat, data: EXT4,
-        text: "flat, and each other NVMe disk is an ext4 filesystem at /data/0, /data/1, …" },
+        text: "flat, plus an ext4 filesystem on each other NVMe disk at /data/0, /data/1, …" },
     Layout { name: "flat-data-xfs", maas: "flat", disks: 2, matches: is_flat, data: XFS,
-        text: "flat, and each other NVMe disk is an xfs filesystem at /data/0, /data/1, …" },
+        text: "flat, plus an xfs filesystem on each other NVMe disk at /data/0, /data/1, …" },
     Layout { name: "lvm-data", maas: "lvm", disks: 2, matches: is_lvm, data: XFS,
-        text: "lvm, and each other NVMe disk is an xfs filesystem at /data/0, /data/1, …" },
+        text: "lvm, plus an xfs filesystem on each other NVMe disk at /data/0, /data/1, …" },
 ];
 
 /// A disk that a layout makes a data disk of.

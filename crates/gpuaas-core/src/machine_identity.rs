@@ -119,7 +119,7 @@ pub struct Contradiction {
 impl fmt::Display for Contradiction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { identifier, given, found } = self;
-        write!(f, "{} {given} was given, MAAS has {found}", identifier.name())
+        write!(f, "the request gives {} {given}, but MAAS has {found}", identifier.name())
     }
 }
 
@@ -186,7 +186,8 @@ pub fn power_question(request: &RequestedMachine<'_>, facts: &MachineFacts) -> O
         other => format!("power type {other}"),
     };
     Some(format!(
-        "BMC address {given} with power type {} was given, MAAS has {driver} and no BMC address",
+        "the request gives BMC address {given} with power type {}, but MAAS has {driver} and no \
+         BMC address",
         request.power_type
     ))
 }

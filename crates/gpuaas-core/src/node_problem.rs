@@ -8,6 +8,8 @@
 //! While a run moves, it alone decides what becomes of the node: its host may be away on purpose,
 //! so only its lateness counts. A parked run may have stopped because of any of the others.
 
+mod blocked_slots;
+
 use crate::drift::{AdviceSubject, advice};
 use gpuaas_types::agent::GateClass;
 use gpuaas_types::api::{
@@ -17,6 +19,7 @@ use gpuaas_types::api::{
 use gpuaas_types::codes::{NodeProblemCode, WaitCode, advised_commands};
 use gpuaas_types::{NodeState, RunStatus, Step, Timestamp};
 
+pub use self::blocked_slots::BlockedSlots;
 use crate::connectivity::is_in_service;
 use crate::decide::host_reboot::reboot_reasons;
 use crate::elapsed::elapsed_as_text;
@@ -89,6 +92,8 @@ pub struct NodeFacts<'a> {
     pub gates: &'a [GateView],
     /// Approved slots that nobody can claim, because its profile makes no slice host.
     pub unusable_slots: u32,
+    /// The slots of a slice host that cannot be used, as its last discovery found them; none: it has none.
+    pub blocked_slots: Option<BlockedSlots<'a>>,
     /// How its machine differs from what is remembered.
     pub drift: &'a [Drift],
     /// Overrides of checks of its latest run, the latest of each check.
@@ -113,6 +118,7 @@ pub fn node_problems(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<NodeProblem> 
         found.of_agent();
         found.of_certificate();
         found.of_gates();
+        found.of_slots();
         found.of_state();
     }
     found.problems.sort_by_key(|(code, _)| *code);
@@ -142,7 +148,7 @@ pub fn waits_for_person(wait: Option<&Wait>) -> bool {
 pub fn advice_of_wait(wait: Option<&Wait>, hostname: &str, site: &str) -> (Owner, String) {
     let row = wait.and_then(|wait| WaitCode::from_code(&wait.code)).map(WaitCode::row);
     // One that waits for nothing is the control plane's own matter.
-    let none = "read the log of the control plane: the run is due, and nobody works on it";
+    let none = "check the control plane's log: the run is due, but no worker has picked it up";
     let advice = row.map_or(none, |row| row.next_action);
     let owner = row.map_or(Owner::PlatformOperator, |row| row.owner);
     (owner, advice.replace("SITE", site).replace("NODE", hostname))
@@ -168,9 +174,9 @@ impl Found<'_> {
         let (row, age) = (code.row(), self.now.seconds_since(observed_at).max(0.0));
         let (hostname, site) = (self.facts.hostname, self.facts.site);
         let whose = match row.source {
-            Source::Maas => "MAAS says",
-            Source::Agent | Source::Bootstrap => "The agent says",
-            Source::ControlPlane | Source::Operator => "We believe",
+            Source::Maas => "MAAS",
+            Source::Agent | Source::Bootstrap => "Agent",
+            Source::ControlPlane | Source::Operator => "GPUaaS",
         };
         let next_action = row.advice(hostname, site);
         let problem = NodeProblem {
@@ -206,8 +212,8 @@ impl Found<'_> {
         } else if run.mark.is_some() {
             let since = run.wait.map_or(run.step_since, |wait| wait.since);
             let waits = match run.wait {
-                Some(wait) => format!("the run waits for {} ({})", wait.text, wait.code),
-                None => format!("nobody works on the run, which is at step {}", run.step),
+                Some(wait) => format!("the run has been waiting for {} ({})", wait.text, wait.code),
+                None => format!("no worker has picked up the run at step {}", run.step),
             };
             let age = elapsed_as_text(self.now.seconds_since(since));
             let text = format!("{waits} for {age}, longer than expected");
@@ -228,9 +234,8 @@ impl Found<'_> {
     fn of_overrides(&mut self) {
         for CheckOverride { check, actor, reason, at, until } in self.facts.overrides {
             if self.now < *until {
-                let text = format!(
-                    "check {check} counts as passed until {until}: {actor} overrode it ({reason})"
-                );
+                let text =
+                    format!("check {check} is overridden until {until} by {actor} ({reason})");
                 self.add_now(NodeProblemCode::CheckOverridden, *at, &text);
             }
         }
@@ -240,9 +245,9 @@ impl Found<'_> {
         let facts = self.facts;
         for drift in facts.drift {
             let found = drift.found.strip_prefix("MAAS says ").unwrap_or(&drift.found);
-            let by = drift.maas_user.as_ref().map(|user| format!(", by {user}"));
+            let by = drift.maas_user.as_ref().map(|user| format!(", changed by {user}"));
             let by = by.unwrap_or_default();
-            let text = format!("{found}, where {} was remembered{by}", drift.expected);
+            let text = format!("{found}, expected {}{by}", drift.expected);
             let looks = (drift.since, drift.seen_at);
             let code = NodeProblemCode::of_drift(drift.kind);
             let subject = AdviceSubject {
@@ -260,7 +265,7 @@ impl Found<'_> {
         let age = self.now.seconds_since(said_at);
         if age > facts.stale_seconds {
             let age = elapsed_as_text(age);
-            let text = format!("what MAAS said of the machine is {age} old");
+            let text = format!("the latest data from MAAS about the machine is {age} old");
             let looks = (said_at, said_at);
             self.add(NodeProblemCode::MaasViewStale, looks, facts.stale_seconds, &text);
         }
@@ -271,13 +276,13 @@ impl Found<'_> {
         let Some(heard_at) = facts.heartbeat_at else { return };
         if facts.connectivity.state == ConnectivityState::Offline {
             let age = elapsed_as_text(self.now.seconds_since(heard_at));
-            let text = format!("the agent is silent since {heard_at}, for {age}");
+            let text = format!("the agent has been silent since {heard_at} ({age})");
             self.add_now(NodeProblemCode::AgentSilent, heard_at, &text);
         }
         if !facts.troubles.is_empty() {
             let reasons = reboot_reasons(facts.troubles);
             let text = match reasons.as_slice() {
-                [] => format!("this keeps it from its work: {}", facts.troubles),
+                [] => format!("the agent cannot do its work: {}", facts.troubles),
                 _ => format!("a reboot is needed because {}", reasons.join("; ")),
             };
             let looks = (heard_at, heard_at);
@@ -294,12 +299,12 @@ impl Found<'_> {
             let text = format!("the agent's certificate was revoked at {at}");
             self.add_now(NodeProblemCode::CertificateRevoked, at, &text);
         } else if left < 0.0 {
-            let text = format!("the agent's certificate ended at {not_after}");
+            let text = format!("the agent's certificate expired at {not_after}");
             self.add_now(NodeProblemCode::CertificateExpired, not_after, &text);
         } else if left < life * CERTIFICATE_LAST_PART {
             let since = not_after.plus_seconds(-life * CERTIFICATE_LAST_PART);
             let text = format!(
-                "the agent's certificate ends in {}, at {not_after}, and it has no other one",
+                "the agent's certificate expires in {}, at {not_after}, and has not been renewed",
                 elapsed_as_text(left)
             );
             self.add_now(NodeProblemCode::CertificateEndsSoon, since, &text);
@@ -333,15 +338,28 @@ impl Found<'_> {
         }
     }
 
+    fn of_slots(&mut self) {
+        let Some(slots) = self.facts.blocked_slots else { return };
+        let Some(summary) = slots.summary() else { return };
+        let at = slots.observed_at;
+        let hostname = self.facts.hostname;
+        let problem =
+            self.add(NodeProblemCode::SlotsBlocked, (at, at), f64::INFINITY, &summary.text);
+        problem.owner = summary.owner;
+        problem.next_action = summary.next_action.replace("NODE", hostname);
+        problem.actions = advised_commands(&problem.next_action, hostname);
+    }
+
     fn of_state(&mut self) {
         if self.facts.state == NodeState::Quarantined {
             let since = self.facts.updated_at;
-            self.add_now(NodeProblemCode::Quarantined, since, "the node is held back");
+            self.add_now(NodeProblemCode::Quarantined, since, "the node is quarantined");
         }
         if self.facts.unusable_slots > 0 {
             let (since, slots) = (self.facts.updated_at, self.facts.unusable_slots);
-            let text =
-                format!("{slots} slots are approved, and the node's profile makes no slice host");
+            let text = format!(
+                "{slots} slots are approved, but the node's profile does not configure a slice host"
+            );
             self.add_now(NodeProblemCode::SlotsWithoutSliceProfile, since, &text);
         }
         let code = NodeProblemCode::SiteControlledElsewhere;

@@ -48,20 +48,24 @@ pub fn choose_boot_disk(machine: &MachineView) -> Result<BootDisk, String> {
     fit.sort_by(|a, b| (a.size_bytes, &a.name, a.id).cmp(&(b.size_bytes, &b.name, b.id)));
     let Some(smallest) = fit.first() else {
         return Err(format!(
-            "MAAS lists {} disks, none of at least {SMALLEST_BOOT_BYTES} bytes",
+            "MAAS lists {} disks, but none has the {SMALLEST_BOOT_BYTES} bytes that a boot disk \
+             needs",
             machine.disks.len()
         ));
     };
     let boss: Vec<&&Disk> = fit.iter().filter(|d| is_boss(d)).collect();
     if let (Some(first), true) = (boss.first(), boss.len() <= 2) {
-        return Ok(boot_disk(first, &format!("boot controller, {} of its disks", boss.len())));
+        return Ok(boot_disk(first, &format!("boot controller with {} disks", boss.len())));
     }
     let same_size = fit.iter().filter(|d| d.size_bytes == smallest.size_bytes).count();
     if fit.len() > 1 && same_size < fit.len() && same_size <= 2 {
-        return Ok(boot_disk(smallest, &format!("{same_size} of its size, below the data disks")));
+        return Ok(boot_disk(
+            smallest,
+            &format!("{same_size} of this size, smaller than the data disks"),
+        ));
     }
     let kept = machine.boot_disk_id.and_then(|id| fit.iter().find(|d| d.id == id));
-    Ok(boot_disk(kept.unwrap_or(smallest), "MAAS' own choice"))
+    Ok(boot_disk(kept.unwrap_or(smallest), "chosen by MAAS"))
 }
 
 /// Whether the disk is one of a boot controller.

@@ -4,24 +4,25 @@
 //! change here changes no profile.
 
 use gpuaas_types::api::ProfilePreset;
+use gpuaas_types::built_in_bundle;
 use gpuaas_types::spec::{FabricMode, ProfileSpec, ReleaseMode};
 
 /// The site bundle that is part of the control plane.
-const SITE_BASE: &str = "site-base@1.0.0";
+const SITE_BASE: &str = built_in_bundle!("site-base");
 /// The validation bundle that is.
-const VALIDATE_BASE: &str = "validate-base@1.0.0";
+const VALIDATE_BASE: &str = built_in_bundle!("validate-base");
 
 /// The commissioning bundle that is.
-const COMMISSIONING_BASE: &str = "commissioning-base@1.0.0";
+const COMMISSIONING_BASE: &str = built_in_bundle!("commissioning-base");
 
 /// What every deployed H200 host has to show, its eight GPUs among it.
-const VALIDATE_H200: &str = "validate-h200@1.1.0";
+const VALIDATE_H200: &str = built_in_bundle!("validate-h200");
 
 /// The same of a slice host, which is active without its fabric and not ready for slices.
-const VALIDATE_H200_SLICES: &str = "validate-h200-slices@1.0.0";
+const VALIDATE_H200_SLICES: &str = built_in_bundle!("validate-h200-slices");
 
 /// The same of one whose fabric is Ethernet.
-const VALIDATE_H200_ROCE: &str = "validate-h200-roce@1.1.0";
+const VALIDATE_H200_ROCE: &str = built_in_bundle!("validate-h200-roce");
 
 /// Links of the fabric that an H200 server has: one for each GPU.
 const H200_FABRIC_LINKS: &str = "8";
@@ -42,7 +43,7 @@ pub fn presets() -> Vec<ProfilePreset> {
         ..ProfileSpec::default()
     };
     vec![
-        preset("standard-ethernet", "GPU nodes without a fabric of their own", base()),
+        preset("standard-ethernet", "GPU nodes without a separate fabric", base()),
         preset(
             "roce-ethernet",
             "GPU nodes whose fabric interfaces get static addresses from the site's assignments",
@@ -50,7 +51,7 @@ pub fn presets() -> Vec<ProfilePreset> {
         ),
         preset(
             "infiniband",
-            "GPU nodes on InfiniBand, which MAAS does not address",
+            "GPU nodes on InfiniBand, where MAAS assigns no addresses",
             ProfileSpec {
                 fabric_mode: FabricMode::Ib,
                 post_deploy_validation_bundle_ref: VALIDATE_BASE.to_owned(),
@@ -60,8 +61,8 @@ pub fn presets() -> Vec<ProfilePreset> {
         ),
         preset(
             "storage-heavy",
-            "GPU nodes with many disks: the root is a logical volume on the boot disk, each NVMe disk \
-             a filesystem at /data/0, /data/1, …",
+            "GPU nodes with many disks: root on a logical volume of the boot disk, a filesystem on \
+             each NVMe disk at /data/0, /data/1, …",
             ProfileSpec {
                 storage_layout_profile: "lvm-data".to_owned(),
                 commissioning_bundle_ref: COMMISSIONING_BASE.to_owned(),
@@ -70,12 +71,12 @@ pub fn presets() -> Vec<ProfilePreset> {
         ),
         preset(
             "vendor-custom",
-            "GPU nodes whose vendor's drivers and packages come with the site's own bundle",
+            "GPU nodes with vendor drivers and packages from the site's own bundle",
             ProfileSpec { require_hw_sync: true, ..base() },
         ),
         preset(
             "restricted-release",
-            "machines that go to a customer: no erase is forced, MAAS is left alone after",
+            "machines handed over to a customer: no forced erase, no changes in MAAS afterwards",
             ProfileSpec {
                 release_erase: false,
                 release_fallback_no_erase: true,
@@ -85,27 +86,27 @@ pub fn presets() -> Vec<ProfilePreset> {
         ),
         preset(
             "h200-bare-metal",
-            "H200 servers on InfiniBand, used whole: not active without eight H200 and eight ports",
-            h200("h200-ib@1.2.0"),
+            "whole H200 servers on InfiniBand: active only with eight H200 and eight ports",
+            h200(built_in_bundle!("h200-ib")),
         ),
         preset(
             "h200-slices",
-            "H200 servers whose GPUs go to virtual machines: not active without eight H200, not ready \
-             for slices without the fabric",
+            "H200 servers with GPUs for virtual machines: active only with eight H200, ready for \
+             slices only with the fabric",
             ProfileSpec {
                 post_deploy_validation_bundle_ref: VALIDATE_H200_SLICES.to_owned(),
-                ..h200("h200-slice-vm@1.5.0")
+                ..h200(built_in_bundle!("h200-slice-vm"))
             },
         ),
         preset(
             "h200-roce",
-            "H200 servers on a RoCE fabric, used whole: not active without eight H200 and eight ports; \
-             the site names the fabric's links and network",
+            "whole H200 servers on a RoCE fabric: active only with eight H200 and eight ports; the \
+             site defines the fabric's links and network",
             ProfileSpec {
                 fabric_mode: FabricMode::Roce,
                 enable_phase2_roce: true,
                 post_deploy_validation_bundle_ref: VALIDATE_H200_ROCE.to_owned(),
-                ..h200("h200-roce@1.2.0")
+                ..h200(built_in_bundle!("h200-roce"))
             },
         ),
     ]

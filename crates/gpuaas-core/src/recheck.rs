@@ -65,8 +65,8 @@ pub fn next_recheck_at(code: &str, since: Timestamp, now: Timestamp) -> Option<T
 pub fn judge_recheck(s: &Snapshot<'_>, decision: &Decision) -> RecheckVerdict {
     let seen = || {
         s.status().map_or_else(
-            || "MAAS shows it".to_owned(),
-            |number| format!("MAAS says {}", status::label(number)),
+            || "confirmed by MAAS".to_owned(),
+            |number| format!("MAAS reports {}", status::label(number)),
         )
     };
     match decision {
@@ -76,9 +76,9 @@ pub fn judge_recheck(s: &Snapshot<'_>, decision: &Decision) -> RecheckVerdict {
             let what = if texts.is_empty() { seen() } else { texts.join("; ") };
             RecheckVerdict::GoesOn(what)
         }
-        Decision::Adopt { system_id, .. } if is_unused(s, system_id) => {
-            RecheckVerdict::GoesOn(format!("{system_id} is the one machine that fits; {}", seen()))
-        }
+        Decision::Adopt { system_id, .. } if is_unused(s, system_id) => RecheckVerdict::GoesOn(
+            format!("{system_id} is the only machine that matches; {}", seen()),
+        ),
         Decision::AdvanceTo { notes, .. } if is_free(s) => {
             RecheckVerdict::GoesOn(notes.first().map_or_else(seen, |note| note.text.clone()))
         }

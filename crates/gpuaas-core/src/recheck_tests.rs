@@ -39,7 +39,7 @@ fn an_unlocked_machine_lets_the_run_go_on_and_a_locked_one_does_not() {
     let case = rechecked(Case::new(Step::Discover), locked);
     assert_eq!(judged(&case), RecheckVerdict::StaysParked);
     let case = rechecked(Case::new(Step::Discover), machine(status::READY));
-    assert_eq!(judged(&case), RecheckVerdict::GoesOn("adopted, MAAS says Ready".to_owned()));
+    assert_eq!(judged(&case), RecheckVerdict::GoesOn("adopted, MAAS reports Ready".to_owned()));
 }
 
 /// Going on would release the machine, so an operator has to want it.

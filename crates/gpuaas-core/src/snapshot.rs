@@ -388,8 +388,8 @@ impl Decision {
             Self::Adopt { system_id, .. } => format!("adopt {system_id}"),
             Self::IssueTask(_) => "issue a task".to_owned(),
             Self::Wait { wait, .. } => format!("wait for {}", wait.code),
-            Self::Next { .. } => "go on with the next step".to_owned(),
-            Self::AdvanceTo { step, .. } => format!("go on with {step}"),
+            Self::Next { .. } => "continue with the next step".to_owned(),
+            Self::AdvanceTo { step, .. } => format!("continue with {step}"),
             Self::Park { park, .. } => format!("park with {}", park.code),
             Self::Finish { status, .. } => format!("end as {status}"),
         }

@@ -30,7 +30,7 @@ const GAP_LOOKS: f64 = 4.0;
 /// Looks for silent agents now and then, until the engine stops.
 pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut stop = shared.stopping();
-    let mut failing = RepeatedFailure::new("silent agents cannot be looked for");
+    let mut failing = RepeatedFailure::new("cannot check for silent agents");
     while !*stop.borrow() {
         shared.supervisor.reach_loop(LOOP);
         match look_if_due(&shared).await {

@@ -33,7 +33,7 @@ const MAX_STEPS: usize = 1000;
 pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut happened = shared.store.batch_signal();
     let mut stop = shared.stopping();
-    let mut failing = RepeatedFailure::new("due batches cannot be read");
+    let mut failing = RepeatedFailure::new("cannot read due batches");
     while !*stop.borrow() {
         shared.supervisor.reach_loop(LOOP);
         happened.mark_unchanged();
@@ -58,7 +58,7 @@ pub(crate) async fn step_due(shared: &Shared) -> Result<(), StoreError> {
     for batch in shared.store.due_batches(shared.clock.now()).await? {
         let name = batch.spec.name.clone();
         if let Err(error) = step(shared, batch).await {
-            tracing::error!(%error, batch = name, "the batch was not moved");
+            tracing::error!(%error, batch = name, "cannot advance the batch");
         }
     }
     Ok(())
@@ -103,8 +103,8 @@ fn plan(
     let begin = decision.begin.iter().filter_map(|at| members.get(*at)).map(|member| {
         let id = RunId::new(&*shared.ids, now);
         let text = match decision.phase {
-            BatchPhase::Canary => format!("its turn in batch {name}, as a canary"),
-            _ => format!("its turn in batch {name}"),
+            BatchPhase::Canary => format!("turn in batch {name} reached, as a canary"),
+            _ => format!("turn in batch {name} reached"),
         };
         let turn = TimelineEvent {
             at: now,

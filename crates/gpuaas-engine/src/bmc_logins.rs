@@ -49,7 +49,7 @@ fn adopted(login: &BmcLogin, now: Timestamp) -> TimelineEvent {
         step: None,
         source: Source::ControlPlane,
         code: TimelineCode::DriftAdopted.into(),
-        text: format!("the login at the BMC is taken over from MAAS: {}", login.found),
+        text: format!("GPUaaS adopted the BMC login from MAAS: {}", login.found),
     }
 }
 

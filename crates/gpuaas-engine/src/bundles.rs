@@ -95,7 +95,7 @@ pub async fn refresh(store: &Store, catalog: &BundleCatalog) -> Result<bool, See
             Ok(read) => catalog.add(&bundle.archive, read)?,
             // A newer control plane may keep what this one does not understand.
             Err(error) => {
-                tracing::error!(%error, bundle = bundle.reference, "a bundle is left out")
+                tracing::error!(%error, bundle = bundle.reference, "skipping a bundle")
             }
         }
         catalog.advance_sync_cursor(id);
@@ -131,7 +131,7 @@ pub async fn find_or_refresh<T>(
         Ok(true) => find(catalog),
         Ok(false) => first,
         Err(error) => {
-            tracing::error!(%error, "published bundles cannot be read");
+            tracing::error!(%error, "cannot read published bundles");
             first
         }
     }
@@ -398,8 +398,8 @@ pub enum DeliveryError {
     Catalog(#[from] CatalogError),
     /// A secret input has no value.
     #[error(
-        "input {input} of {bundle} is a secret, and nobody has set it: \
-         `gpuaas site secret set {site} {bundle} {input} --file FILE`"
+        "secret input {input} of {bundle} is not set: run `gpuaas site secret set {site} {bundle} \
+         {input} --file FILE`"
     )]
     SecretMissing {
         /// The bundle's name.
@@ -469,20 +469,30 @@ mod tests {
         };
         let plain = ProfileSpec::default();
         let synced = ProfileSpec { require_hw_sync: true, ..ProfileSpec::default() };
-        assert_eq!(asked("h200-ib@1.2.0", &site, &plain), (None, false));
-        assert_eq!(asked("h200-ib@1.2.0", &site, &synced), (Some("1".to_owned()), true));
+        assert_eq!(asked(gpuaas_types::built_in_bundle!("h200-ib"), &site, &plain), (None, false));
+        assert_eq!(
+            asked(gpuaas_types::built_in_bundle!("h200-ib"), &site, &synced),
+            (Some("1".to_owned()), true)
+        );
         assert_eq!(asked("site-base@1.0.0", &site, &synced), (None, false));
         let set: Inputs = [("require_hw_sync".to_owned(), "0".to_owned())].into();
         site.bundle_inputs.insert("h200-ib".to_owned(), set);
-        assert_eq!(asked("h200-ib@1.2.0", &site, &synced), (Some("0".to_owned()), false));
+        assert_eq!(
+            asked(gpuaas_types::built_in_bundle!("h200-ib"), &site, &synced),
+            (Some("0".to_owned()), false)
+        );
         // What is said of one host wins, and is said of no other.
         let set: Inputs = [("require_hw_sync".to_owned(), "1".to_owned())].into();
         site.host_inputs.insert("j22u11".to_owned(), [("h200-ib".to_owned(), set)].into());
-        assert_eq!(asked("h200-ib@1.2.0", &site, &plain), (Some("1".to_owned()), true));
-        let other = of_host("j22u15", "h200-ib@1.2.0", &site, &synced);
+        assert_eq!(
+            asked(gpuaas_types::built_in_bundle!("h200-ib"), &site, &plain),
+            (Some("1".to_owned()), true)
+        );
+        let other = of_host("j22u15", gpuaas_types::built_in_bundle!("h200-ib"), &site, &synced);
         assert_eq!(other, (Some("0".to_owned()), false));
         // A slice host hands it on to the bundle that it requires.
-        let slices = of_host("j22u11", "h200-slice-vm@1.5.0", &site, &plain).0;
+        let slices =
+            of_host("j22u11", gpuaas_types::built_in_bundle!("h200-slice-vm"), &site, &plain).0;
         assert_eq!(slices, Some("1".to_owned()));
     }
 }

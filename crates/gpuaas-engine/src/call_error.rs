@@ -16,10 +16,10 @@ pub enum CallError {
     #[error("{0}")]
     Away(Outage),
     /// The region was away and is back, and this call of before has no answer.
-    #[error("the region was away and did not answer this call")]
+    #[error("the MAAS region was unreachable and did not answer this call")]
     GivenUp,
     /// The site's API key is kept elsewhere, and cannot be read.
-    #[error("the site's API key cannot be read: {0}")]
+    #[error("cannot read the site's API key: {0}")]
     Key(KeyUnreadable),
     /// The site's secret or address cannot be used.
     #[error("{0}")]

@@ -54,14 +54,18 @@ impl std::fmt::Display for Outage {
             OutageCause::Silence => {
                 write!(
                     f,
-                    "the region has not answered since {since}; it is asked every few seconds"
+                    "the region has not answered since {since}; GPUaaS retries every few seconds"
                 )
             }
             OutageCause::KeyRefused => {
-                write!(f, "MAAS has not accepted the site's API key since {since}")
+                write!(f, "MAAS has been rejecting the site's API key since {since}")
             }
             OutageCause::ClockWrong => {
-                write!(f, "MAAS has found our clock more than five minutes behind since {since}")
+                write!(
+                    f,
+                    "MAAS has been rejecting requests since {since}: the control plane's clock is more \
+                     than five minutes behind"
+                )
             }
         }
     }

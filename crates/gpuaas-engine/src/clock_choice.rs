@@ -75,12 +75,15 @@ impl FromStr for ClockChoice {
         let mut parts = text.splitn(4, ':');
         let (Some("paced"), Some(factor), Some(epoch)) = (parts.next(), parts.next(), parts.next())
         else {
-            return Err("write real, paced:FACTOR:EPOCH_US[:FILE] or file:FILE".to_owned());
+            return Err("invalid clock: expected real, paced:FACTOR:EPOCH_US[:FILE] or file:FILE"
+                .to_owned());
         };
-        let epoch = epoch.parse().map_err(|_| format!("{epoch:?} is no number of microseconds"))?;
+        let epoch = epoch
+            .parse()
+            .map_err(|_| format!("invalid epoch {epoch:?}: expected a number of microseconds"))?;
         let factor = match factor.parse::<f64>() {
             Ok(factor) if factor > 0.0 && factor.is_finite() => factor,
-            _ => return Err(format!("{factor:?} is not a number above 0")),
+            _ => return Err(format!("invalid factor {factor:?}: expected a number above 0")),
         };
         let open =
             |path: &str| Pauses::open(Path::new(path)).map_err(|error| format!("{path}: {error}"));

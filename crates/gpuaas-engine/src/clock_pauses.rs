@@ -215,7 +215,7 @@ impl ClockPauser {
     fn write(&self, record: Record) {
         if let Err(error) = self.pauses.file.write_all_at(&record.bytes(), 0) {
             let path = self.pauses.path.display();
-            tracing::warn!(%path, %error, "the clock does not stand still for its hosts");
+            tracing::warn!(%path, %error, "cannot write the pause of the clock for its hosts");
         }
     }
 }

@@ -62,7 +62,8 @@ pub trait Connect: Send + Sync {
 }
 
 fn no_reader(reference: &KeyReference) -> KeyUnreadable {
-    let text = format!("{reference} is in a Vault, and this control plane was started without one");
+    let text =
+        format!("{reference} is in a Vault, but this control plane was started without a Vault");
     KeyUnreadable { code: ProblemCode::VaultNotNamed, text }
 }
 

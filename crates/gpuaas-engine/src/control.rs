@@ -59,7 +59,7 @@ pub(crate) async fn check_mark(
     let mark = match mark {
         Ok(mark) => mark,
         Err(error) => {
-            tracing::debug!(%error, "the mark of the region was not read");
+            tracing::debug!(%error, "cannot read the control mark of the region");
             return Ok(None);
         }
     };
@@ -96,7 +96,7 @@ pub(crate) async fn check_mark(
         let mark = ControlMark { region: region.to_owned(), claim: Some(claim) };
         let written = site.change(|client| async move { write_mark(&client, &mark).await }).await;
         if let Err(error) = written {
-            tracing::debug!(%error, "the mark of the region was not written");
+            tracing::debug!(%error, "cannot write the control mark of the region");
         }
     }
     tell_runs(shared, site_id, &known, &record).await?;
@@ -113,10 +113,12 @@ async fn tell_runs(
 ) -> Result<(), StoreError> {
     match (known.may_change(), record.may_change()) {
         (true, false) => {
-            tracing::warn!("another control plane changes the machines of the region");
+            tracing::warn!("another control plane now manages the machines of the region");
             shared.sites.set_changeable_until(site_id, Timestamp::EPOCH).await;
         }
-        (false, true) => tracing::info!("this control plane changes the machines of the region"),
+        (false, true) => {
+            tracing::info!("this control plane now manages the machines of the region")
+        }
         _ => {}
     }
     if known.state != record.state {
@@ -139,14 +141,14 @@ fn describe(
     }
     let text = match seen.filter(|_| record.state == ControlState::Yielded) {
         Some(seen) => format!(
-            "control plane {} has the region, and has written its mark at {}; no machine is changed \
-             from here",
+            "control plane {} manages the region (it wrote its mark at {}); this control plane \
+             changes no machines",
             seen.plane, seen.at
         ),
         None => {
-            "the database was copied or moved here: the mark of the region shows in a little more \
-             than a minute whether another control plane answers, and until then no machine is \
-             changed from here"
+            "the database was copied or moved here: GPUaaS checks for a little more than a minute \
+             whether another control plane manages the region, and changes no machines until \
+             then"
                 .to_owned()
         }
     };

@@ -89,7 +89,7 @@ pub(crate) async fn apply_decision(
         Decision::Next { at, notes, checks } | Decision::AdvanceTo { at, notes, checks, .. } => {
             let Some(step) = next_step else {
                 let text = format!(
-                    "a defect of GPUaaS stopped the run: {} has no step after {}",
+                    "a bug in GPUaaS stopped the run: {} has no step after {}",
                     session.run.kind, session.run.step
                 );
                 session.park(internal_park(ParkCode::InternalError, text, now));
@@ -189,7 +189,7 @@ fn log_outcome(outcome: &Outcome) {
         Outcome::Accepted => tracing::info!("effect accepted"),
         Outcome::Rejected { code, .. } => tracing::info!(code, "effect rejected"),
         Outcome::NotSent { code, .. } => tracing::info!(code, "effect not sent"),
-        Outcome::Unknown { code, .. } => tracing::info!(code, "outcome of the effect unknown"),
+        Outcome::Unknown { code, .. } => tracing::info!(code, "effect outcome unknown"),
     }
 }
 
@@ -214,7 +214,7 @@ fn note_outcome(session: &mut RunSession, outcome: &Outcome, now: Timestamp) {
         Outcome::Unknown { text, .. } => (
             Source::ControlPlane,
             TimelineCode::UnknownOutcome,
-            format!("no answer to {name}, so we will look whether it happened: {text}"),
+            format!("no answer to {name}, so GPUaaS will check whether it happened: {text}"),
         ),
     };
     session.note(now, source, code, text);
@@ -232,9 +232,9 @@ fn was_made_by_another(effect: &Effect, text: &str) -> bool {
 fn settle_intent(session: &mut RunSession, happened: bool, now: Timestamp) {
     let name = session.run.state.intent.as_ref().map_or("effect", |i| i.effect.kind().as_str());
     let text = if happened {
-        format!("{name} did happen: the machine shows it")
+        format!("{name} took effect: the machine shows it")
     } else {
-        format!("{name} did not happen: the machine is as it was")
+        format!("{name} did not take effect: the machine is unchanged")
     };
     session.note(now, Source::ControlPlane, TimelineCode::OutcomeSettled, text.clone());
     if happened {
@@ -257,7 +257,10 @@ async fn commit_binding(
             let found = session.run.state.found.iter().flat_map(|found| &found.candidates);
             let evidence = found.map(|candidate| {
                 let by = candidate.matched_by.join(" and ");
-                format!("MAAS knows {} as {}, by {by}", candidate.hostname, candidate.system_id)
+                format!(
+                    "MAAS lists {} as {} (matched by {by})",
+                    candidate.hostname, candidate.system_id
+                )
             });
             let evidence = evidence.collect();
             session.unbind_machine();
@@ -285,7 +288,7 @@ fn issue_task(shared: &Shared, session: &mut RunSession, spec: TaskSpec, now: Ti
         spec,
         expires_at: now.plus_seconds(TASK_SECONDS),
     });
-    session.note(now, Source::ControlPlane, code, format!("{text} handed to the agent"));
+    session.note(now, Source::ControlPlane, code, format!("{text} sent to the agent"));
 }
 
 /// Has the run wait, and gives its lease back.
@@ -314,7 +317,7 @@ fn connection(session: &RunSession) -> Result<Arc<Site>, Wait> {
     let expected = session.context.durations.expected(session.run.step);
     Err(Wait {
         code: WaitCode::from_code(error.code()).unwrap_or(WaitCode::SiteUnusable).into(),
-        text: format!("the site cannot be used: {error}"),
+        text: format!("the site to become usable: {error}"),
         since,
         expected_by: Some(since.plus_seconds(expected.seconds)),
         expected_from: Some(expected.from),

@@ -75,7 +75,7 @@ pub(crate) async fn deploy_queue(
 pub(crate) fn note_admission(session: &mut RunSession, now: Timestamp) {
     let waited = session.run.wait.as_ref().filter(|wait| wait.code == WaitCode::BatchLimit);
     if let Some(since) = waited.map(|wait| wait.since) {
-        let text = format!("its place in the batch came after {:.0} s", now.seconds_since(since));
+        let text = format!("deploy slot assigned after {:.0} s", now.seconds_since(since));
         session.note(now, Source::ControlPlane, TimelineCode::BatchPlace, text);
     }
 }

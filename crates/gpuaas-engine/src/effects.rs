@@ -38,7 +38,8 @@ pub(crate) async fn prepare_effect(
             let scripts = session.context.bundles.commissioning.as_ref().map_err(Clone::clone)?;
             let reference = &session.profile().commissioning_bundle_ref;
             let script = scripts.iter().find(|script| script.script.name == *name);
-            let script = script.ok_or_else(|| format!("{reference} has no script {name}"))?;
+            let script =
+                script.ok_or_else(|| format!("bundle {reference} has no script {name}"))?;
             Ok(Prepared::Script(Box::new(scripts::maas_script(script, session.run.id))))
         }
         Effect::Deploy { .. } => {
@@ -98,8 +99,7 @@ pub(crate) async fn perform_effect(
     let outcome = match result {
         Ok(None) => Outcome::NotSent {
             code: "lease_over".to_owned(),
-            text: "this worker stood still for so long that another one may have the run"
-                .to_owned(),
+            text: "this worker lost its lease on the run".to_owned(),
         },
         Ok(Some(answer)) => {
             apply_answer(session, &intent.effect, answer, asked_at, shared.clock.now());
@@ -120,8 +120,9 @@ pub(crate) async fn perform_effect(
 fn handed_off(session: &RunSession, now: Timestamp) -> Option<Outcome> {
     session.snapshot(now).is_handed_off().then(|| Outcome::Rejected {
         code: "machine_handed_off".to_owned(),
-        text: "the profile hands the machine over (release_mode=handoff): GPUaaS does not touch it"
-            .to_owned(),
+        text:
+            "the profile hands the machine over (release_mode=handoff): GPUaaS will not change it"
+                .to_owned(),
         conflict: false,
     })
 }

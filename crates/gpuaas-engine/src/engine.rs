@@ -187,7 +187,7 @@ impl Engine {
         self.shared.supervisor.stop();
         for handle in self.loops.lock().await.drain(..) {
             if let Err(error) = handle.await {
-                tracing::error!(%error, "a loop of the engine did not end well");
+                tracing::error!(%error, "an engine loop ended with an error");
             }
         }
     }

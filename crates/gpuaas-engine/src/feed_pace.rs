@@ -39,7 +39,7 @@ pub(crate) enum FeedPace {
 /// The pace of a site, as its open runs and its nodes ask for it.
 pub(crate) async fn of_site(shared: &Shared, site_id: SiteId) -> FeedPace {
     read(shared, site_id).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "it is not known whether to watch the site");
+        tracing::warn!(%error, "cannot tell whether to watch the site");
         FeedPace::Unwatched
     })
 }

@@ -45,7 +45,7 @@ pub async fn fetch(
 }
 
 /// An error with the errors that caused it: which certificate was refused is among them.
-fn with_causes(error: &dyn std::error::Error) -> String {
+pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -82,8 +82,8 @@ async fn claim(
     let advice = |input: &str| {
         let bundle = &main.bundle.manifest.name;
         format!(
-            "set another one for its next deployment: `gpuaas site set {site} --host-input \
-             {host}:{bundle}.{input}=VALUE`"
+            "set a different value for the next deployment with `gpuaas site set {site} \
+             --host-input {host}:{bundle}.{input}=VALUE`"
         )
     };
     let values = with_derived(own, machine);
@@ -96,7 +96,7 @@ async fn claim(
     if let Some((input, value)) = values.iter().find(of_machine) {
         let nic = nic_of_address(machine, value).unwrap_or_default();
         return Err(format!(
-            "input {input}: {value} is what MAAS gives {nic} of the machine itself; {}",
+            "input {input}: MAAS already assigned {value} to {nic} of this machine; {}",
             advice(input)
         ));
     }
@@ -112,9 +112,12 @@ async fn claim(
         values.iter().map(|(input, value)| format!("{input} {value}")).collect();
     if !own.derived.is_empty() && management_address(machine).is_none() {
         let open: Vec<&str> = own.derived.keys().map(String::as_str).collect();
-        said.push(format!("MAAS gives the host no address yet to derive {} from", open.join(", ")));
+        said.push(format!(
+            "MAAS has not assigned the host an address from which to derive {}",
+            open.join(", ")
+        ));
     }
-    Ok(format!("of this host alone: {}", said.join(", ")))
+    Ok(format!("used only by this host: {}", said.join(", ")))
 }
 
 /// Every value with its input, those included that the host derives from the address of the machine.

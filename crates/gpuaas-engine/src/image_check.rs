@@ -36,14 +36,14 @@ pub(crate) async fn check_image(shared: &Shared, site: &Site, session: &RunSessi
         have.sort_unstable();
         have.dedup();
         let choose = format!(
-            "`gpuaas profile set {} distro_series=NAME` chooses another",
+            "run `gpuaas profile set {} distro_series=NAME` to choose another one",
             session.context.profile.name
         );
         return Err(match approved {
             // An approval would help nobody, such as that of a release which this MAAS does not know.
             Approved::Unknown { name, .. } => format!(
                 "MAAS has neither ubuntu/{name} nor an uploaded {name} for {architecture}; it has {}; \
-                 {choose}, and an uploaded image is written custom/NAME",
+                 {choose}; write an uploaded image as custom/NAME",
                 have.join(", ")
             ),
             Approved::Digests(_) => {
@@ -64,7 +64,9 @@ pub(crate) async fn check_image(shared: &Shared, site: &Site, session: &RunSessi
         return match digests.as_slice() {
             [] => Ok(found),
             // The files of a synced image are MAAS' own and change with every release of it.
-            _ => Err(format!("{wanted} is approved by a digest, which only an uploaded image has")),
+            _ => Err(format!(
+                "{wanted} is approved by digest, but only an uploaded image has a digest"
+            )),
         };
     }
     let image = site.image(image.id, word_at).await.map_err(|e| e.to_string())?;
@@ -110,8 +112,8 @@ async fn deployable(
     let (listed, pinned) = (&session.site().approved_images, &session.profile().image_sha256);
     let found = deployable_digests(name, standing.as_ref(), listed, pinned, shared.clock.now());
     let advice = format!(
-        "`gpuaas image approve {name} --site {site} --reason WHY` approves it, `gpuaas image \
-         rollback --profile {profile} --site {site} --reason WHY` goes back to another",
+        "run `gpuaas image approve {name} --site {site} --reason WHY` to approve it, or `gpuaas \
+         image rollback --profile {profile} --site {site} --reason WHY` to go back to an earlier image",
         site = session.site().name,
         profile = session.context.profile.name,
     );

@@ -61,7 +61,7 @@ pub(crate) async fn renew_lease_while(
         let until = now.plus_seconds(shared.config.lease_seconds);
         match shared.store.renew_lease(run.id, run.lease_token, until).await {
             Ok(()) => lease.extend(until),
-            Err(error) => tracing::warn!(%error, run_id = %run.id, "the lease was not renewed"),
+            Err(error) => tracing::warn!(%error, run_id = %run.id, "cannot renew the lease"),
         }
     }
 }

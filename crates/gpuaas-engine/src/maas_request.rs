@@ -158,7 +158,7 @@ impl MaasRequest {
                 client.commission(&system_id, &options).await.map(machine)
             }
             Self::Override { system_id } => {
-                let comment = "GPUaaS: the failed test was answered for";
+                let comment = "GPUaaS: an operator accepted the failed test";
                 client.override_failed_testing(&system_id, Some(comment)).await.map(machine)
             }
             Self::SetBootDisk { system_id, block_device_id } => client
@@ -229,7 +229,7 @@ impl TagRequest {
                 client.set_tag_kernel_opts(&name, &kernel_opts).await.map(drop)
             }
             Self::Write { name, kernel_opts, is_there: false } => {
-                let comment = "GPUaaS: machines by the arguments of their kernel";
+                let comment = "GPUaaS: machines with these kernel arguments";
                 client.create_tag(&name, Some(comment), Some(&kernel_opts)).await.map(drop)
             }
             Self::AddMachine { name, system_id } => {

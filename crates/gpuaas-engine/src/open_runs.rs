@@ -62,7 +62,7 @@ impl OpenRunMachines {
             let mut seen = match sweep::read(site, batch).await {
                 Ok(seen) => seen,
                 Err(error) => {
-                    tracing::debug!(%error, "machines of open runs were not read");
+                    tracing::debug!(%error, "cannot read the machines of open runs");
                     break;
                 }
             };
@@ -88,7 +88,7 @@ impl OpenRunMachines {
         }
         if !update.wakes.is_empty() || !update.rechecks.is_empty() {
             let (gone, differ) = (update.wakes.len(), update.rechecks.len());
-            tracing::info!(gone, differ, "machines of open runs are not as the runs know them");
+            tracing::info!(gone, differ, "machines of open runs changed");
             shared.store.apply_watch_update(shared.clock.now(), lease, update).await?;
         }
         Ok(read)

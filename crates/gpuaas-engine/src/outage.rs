@@ -53,6 +53,6 @@ pub(crate) async fn ask_region(shared: &Shared, site_id: SiteId, site: &Site) {
         Err(error) => Err(error),
     };
     if let Err(error) = woken {
-        tracing::warn!(%error, "runs that waited for the region were not woken");
+        tracing::warn!(%error, "cannot wake runs that waited for the region");
     }
 }

@@ -51,7 +51,7 @@ pub fn install_hook() {
 }
 
 fn report(info: &PanicHookInfo<'_>) -> PanicReport {
-    let message = info.payload_as_str().unwrap_or("a panic without a message").to_owned();
+    let message = info.payload_as_str().unwrap_or("panic without a message").to_owned();
     let place =
         info.location().map_or_else(String::new, |at| format!("{}:{}", at.file(), at.line()));
     PanicReport { message, place }
@@ -79,7 +79,7 @@ fn noted(payload: &(dyn std::any::Any + Send)) -> PanicReport {
     noted.unwrap_or_else(|| {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        let message = text.unwrap_or_else(|| "a panic without a message".to_owned());
+        let message = text.unwrap_or_else(|| "panic without a message".to_owned());
         PanicReport { message, place: String::new() }
     })
 }

@@ -101,20 +101,28 @@ where
 async fn endpoint(shared: &Shared, site: &Site) -> Verdict {
     let url = &shared.config.advertise_url;
     // An answer would prove nothing there: the control plane would have reached itself.
-    let start = "start it with an address that they reach: `gpuaas serve --node-listen \
-         0.0.0.0:8443 --advertise https://ADDRESS:8443`";
+    let start = "start the control plane with an address that nodes can reach: `gpuaas serve \
+         --node-listen 0.0.0.0:8443 --advertise https://ADDRESS:8443`";
     match (HostScope::of_url(url), HostScope::of_url(&site.record.spec.url)) {
         (HostScope::Unspecified, _) => {
-            return Err(format!("nodes are told {url}, which is no address to reach; {start}"));
+            return Err(format!(
+                "{url} is advertised to nodes but is not a reachable address; {start}"
+            ));
         }
         (HostScope::Loopback, HostScope::Elsewhere) => {
-            return Err(format!("nodes are told {url}, which only this host can reach; {start}"));
+            return Err(format!(
+                "{url} is advertised to nodes but only this host can reach it; {start}"
+            ));
         }
         _ => {}
     }
     let health = health_url(url);
     let answer = shared.http.get(&health, &trust(shared, &site.record.spec), None).await;
-    answer.map(|_| format!("{health} answered the control plane, which trusted whom nodes trust"))
+    answer.map(|_| {
+        format!(
+            "{health} answered the control plane, with the certificate authorities that nodes trust"
+        )
+    })
 }
 
 /// Whom the nodes of the site trust, as they are told.
@@ -123,14 +131,14 @@ fn trust(shared: &Shared, site: &SiteSpec) -> NodeTrust {
 }
 
 /// Why nothing is known from the network of nodes.
-const NOT_ASKED_BY_HOST: &str = "not verified from the network of nodes: no commissioning script \
-     of this profile has the host ask it (`commissioning_bundle_ref`)";
+const NOT_ASKED_BY_HOST: &str = "not verified from the nodes' network: no commissioning script of \
+     this profile checks it on the host (`commissioning_bundle_ref`)";
 
 /// What the machine itself said of the address, from the network of nodes; none: it was not asked.
 fn asked_by_host(session: &RunSession) -> Option<String> {
     let scripts = session.context.bundles.commissioning.as_deref().unwrap_or_default();
     let check = answer_of_host(&session.run, scripts).filter(|check| check.passed)?;
-    Some(format!("this host asked it while it was commissioned: {}", check.evidence))
+    Some(format!("the host reached it during commissioning: {}", check.evidence))
 }
 
 /// The exact artifacts can be fetched, whole, under the address that the node will use.
@@ -172,26 +180,28 @@ fn ca(shared: &Shared, session: &RunSession) -> Verdict {
     let site = session.site();
     let pem = trusted_pem(site, shared.config.node_anchors.pem().as_deref());
     let count = match pem.or_else(|| site.node_ca_pem.clone()) {
-        None => return Ok("the site hands out no certificate authority".to_owned()),
-        Some(pem) => validate_ca_bundle(&pem)
-            .map_err(|e| format!("node_ca_pem of the site, or the control plane's anchor: {e}"))?,
+        None => return Ok("the site distributes no certificate authority".to_owned()),
+        Some(pem) => validate_ca_bundle(&pem).map_err(|e| {
+            format!("invalid node_ca_pem of the site, or trust anchor of the control plane: {e}")
+        })?,
     };
     match &site.node_ca_pem {
         Some(pem) => ca_until(pem, &site.name, shared.clock.now())
-            .map(|until| format!("{count} certificates; those of the site are good until {until}")),
+            .map(|until| format!("{count} certificates; the site's are valid until {until}")),
         None => Ok(format!("{count} certificates")),
     }
 }
 
 /// Until when nodes can trust anybody by the site's own bundle.
 fn ca_until(pem: &str, site: &str, now: Timestamp) -> Result<Timestamp, String> {
-    let until = ca_bundle_ends_at(pem).map_err(|e| format!("node_ca_pem of the site: {e}"))?;
+    let until =
+        ca_bundle_ends_at(pem).map_err(|e| format!("invalid node_ca_pem of the site: {e}"))?;
     if until > now {
         return Ok(until);
     }
     Err(format!(
-        "the last certificate in node_ca_pem of the site ended at {until}: `gpuaas site set {site} \
-         --node-ca-file FILE`"
+        "the last certificate in node_ca_pem of the site expired at {until}: replace it with \
+         `gpuaas site set {site} --node-ca-file FILE`"
     ))
 }
 
@@ -201,12 +211,12 @@ fn token_store(session: &RunSession, honoured: Result<i64, String>) -> Verdict {
     let ttl = session.profile().enrollment_token_ttl_seconds;
     match honoured? {
         0 => Ok(format!(
-            "no token of an earlier deployment is honoured; the next ones live as long as the run \
-             works, and {ttl} s while it is parked"
+            "no token of an earlier deployment is valid; new tokens last while the run is in \
+             progress, and {ttl} s while it is parked"
         )),
         n => Err(format!(
-            "{n} tokens of an earlier deployment of this node were still honoured; they are \
-             withdrawn now"
+            "{n} tokens of an earlier deployment of this node were still valid; they have now been \
+             revoked"
         )),
     }
 }

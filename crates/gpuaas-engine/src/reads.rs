@@ -250,7 +250,7 @@ async fn hardware_sync(
         site.setting("hardware_sync_interval", session.run.state.reads_count_since()).await?;
     let wanted = session.profile().hardware_sync_interval.clone();
     let passed = region == wanted;
-    let evidence = format!("MAAS says {region}; the profile says {wanted}");
+    let evidence = format!("MAAS has {region}, the profile has {wanted}");
     let at = session.read_time(shared.clock.now());
     let name = HARDWARE_SYNC_CHECK.to_owned();
     session.add_checks(vec![CheckResult { name, passed, verified: true, evidence, at }]);

@@ -83,7 +83,7 @@ pub(crate) async fn recheck(
 /// The run goes on by itself, and says so.
 fn go_on(session: &mut RunSession, park: &Park, seen: &str, now: Timestamp) {
     session.forget_notes();
-    let text = format!("{} is over, so the run goes on by itself: {seen}", park.code);
+    let text = format!("{} is resolved, so the run continues automatically: {seen}", park.code);
     session.note(now, Source::ControlPlane, TimelineCode::ParkCauseGone, text);
     session.run.status = RunStatus::Running;
     session.run.park = None;

@@ -44,7 +44,7 @@ pub async fn diagnose_region(
         key: KeyDiagnosis::Unknown(why),
     };
     let Ok(key) = api_key.trim().parse::<ApiKey>() else {
-        return without_client("the sealed API key is none".to_owned());
+        return without_client("the stored API key is malformed".to_owned());
     };
     let client = match connect.connect(spec, key) {
         Ok(client) => client,
@@ -55,7 +55,7 @@ pub async fn diagnose_region(
         Ok(Err(error)) => Err(error.to_string()),
         Ok(Ok(version)) => match version.release() {
             Some(release) => Ok((version.version, release)),
-            None => Err("the answer names no version of MAAS".to_owned()),
+            None => Err("the answer contains no MAAS version".to_owned()),
         },
     };
     let key = match (&version, timeout(PATIENCE, client.whoami()).await) {

@@ -63,21 +63,21 @@ impl Rewind {
         let Self { from, to, .. } = self;
         match self.evidence {
             None => format!(
-                "the newest event of the region is {to}, and {from} had been read: it was restored \
-                 from a backup or rebuilt; {machines} machines were read again"
+                "the region was restored from a backup or rebuilt: its newest event is {to}, but \
+                 GPUaaS had already read {from}; {machines} machines were read again"
             ),
             Some(Evidence::OlderMark) => format!(
-                "the region shows a mark that had been written over: it was restored from a backup, \
-                 and its newest event is {to} by now, where {from} had been read; {machines} \
+                "the region was restored from a backup: it shows a mark that GPUaaS had replaced, \
+                 and its newest event is {to}, but GPUaaS had already read {from}; {machines} \
                  machines were read again"
             ),
             Some(Evidence::ReusedId { id }) => format!(
-                "the region gave a new event the id {id}, and {from} had been read: it was restored \
-                 from a backup; {machines} machines were read again"
+                "the region was restored from a backup: a new event has the ID {id}, but GPUaaS \
+                 had already read {from}; {machines} machines were read again"
             ),
             Some(Evidence::ClockSetBack { seconds }) => format!(
-                "the region's clock was set back by {seconds} s: its newest event is {to}, and \
-                 {from} had been read; {machines} machines were read again"
+                "the region's clock was set back by {seconds} s: its newest event is {to}, but \
+                 GPUaaS had already read {from}; {machines} machines were read again"
             ),
         }
     }
@@ -126,7 +126,7 @@ pub(crate) async fn take_back(
     let another_past = match taken.await {
         Ok(another_past) => another_past,
         Err(error) => {
-            tracing::warn!(%error, "the machines of a region that went back were not read");
+            tracing::warn!(%error, "cannot read the machines of a restored region");
             return Ok(None);
         }
     };
@@ -198,7 +198,7 @@ async fn record(
         shared.store.record_sweep(shared.clock.now(), findings.collect()).await?;
     }
     if let Some(text) = text {
-        tracing::warn!(text, "the region has another past");
+        tracing::warn!(text, "the region's event history changed");
         shared.store.set_site_past(now, lease.site_id, &text).await?;
     }
     Ok(())

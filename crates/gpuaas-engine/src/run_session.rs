@@ -171,7 +171,7 @@ impl RunSession {
             self.node.state = state;
             self.node_change.state = Some(state);
             self.run.state.state_before.get_or_insert(before);
-            let text = format!("the node is {state}, it was {before}");
+            let text = format!("the node is {state} (before: {before})");
             self.note(at, Source::ControlPlane, TimelineCode::NodeStateChanged, text);
         }
     }
@@ -263,8 +263,8 @@ impl RunSession {
         let lost = |intent: &&Intent| intent.outcome.is_none();
         let Some(intent) = self.run.state.intent.as_ref().filter(lost) else { return };
         let (kind, at) = (intent.effect.kind(), now.max(intent.at));
-        let text = "the process that made the call ended before the answer".to_owned();
-        let line = format!("no answer to {kind}, so we will check whether it happened: {text}");
+        let text = "the process that made the call ended before the answer arrived".to_owned();
+        let line = format!("no answer to {kind}, so GPUaaS will check whether it happened: {text}");
         self.note(at, Source::ControlPlane, TimelineCode::UnknownOutcome, line);
         self.end_intent(Outcome::Unknown { code: "caller_gone".to_owned(), text }, at);
     }
@@ -303,7 +303,7 @@ impl RunSession {
         self.run.ended_at = Some(now.max(self.run.step_since));
         if self.run.state.intent.as_ref().is_some_and(|intent| intent.outcome.is_none()) {
             let code = "run_over".to_owned();
-            let text = "the run ended before it was known".to_owned();
+            let text = "the run ended before the outcome was known".to_owned();
             self.end_intent(Outcome::Unknown { code, text }, now);
         }
         self.run.due_at = Timestamp::NEVER;
@@ -329,7 +329,7 @@ impl RunSession {
     /// Withdraws with the next commit what earlier deployments of the run were given.
     pub(crate) fn revoke_tokens(&mut self, count: i64, now: Timestamp) {
         self.revokes_tokens = true;
-        let text = format!("{count} tokens of an earlier deployment are withdrawn");
+        let text = format!("{count} tokens of an earlier deployment revoked");
         self.note(now, Source::ControlPlane, TimelineCode::TokensWithdrawn, text);
     }
 

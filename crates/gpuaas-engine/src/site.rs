@@ -159,7 +159,7 @@ impl Site {
         let _turn = self.breaker.hold_turn();
         let one = &one;
         let asked = self.ask(|client| async move { client.events(one).await }).await;
-        tracing::debug!(answered = asked.is_ok(), "asked whether the region is back");
+        tracing::debug!(answered = asked.is_ok(), "checked whether the region is back");
         self.breaker.outage().map_or(Ok(()), |outage| Err(CallError::Away(outage)))
     }
 
@@ -514,12 +514,12 @@ impl Sites {
         known.key_read_at = now;
         match self.connect.read_key(reference).await {
             Ok(key) if key.expose_secret() != known.key.expose_secret() => {
-                tracing::info!(%reference, "the site has another API key");
+                tracing::info!(%reference, "the site's API key has changed");
                 Some(key)
             }
             Ok(_) => None,
             Err(error) => {
-                tracing::info!(%error, "the site's API key was not read again");
+                tracing::info!(%error, "cannot read the site's API key again");
                 None
             }
         }

@@ -37,7 +37,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut stop = shared.stopping();
     // Of this process: what another one wrote is found by the next look.
     let mut happened = shared.store.slice_signal();
-    let mut failing = RepeatedFailure::new("due launches and releases cannot be read");
+    let mut failing = RepeatedFailure::new("cannot read due launches and releases");
     while !*stop.borrow() {
         shared.supervisor.reach_loop(LOOP);
         happened.mark_unchanged();
@@ -69,7 +69,7 @@ pub async fn step_slice_runs(
     let count = due.len();
     for id in due {
         if let Err(error) = step(store, ids, now, factor, id).await {
-            tracing::error!(%error, claim = %id, "a slice was not moved");
+            tracing::error!(%error, claim = %id, "cannot advance a slice");
         }
     }
     Ok(count)
@@ -176,7 +176,7 @@ fn history(
 ) -> Vec<TimelineEvent> {
     let (code, text) = match decision {
         SliceDecision::Finish if run.kind == SliceRunKind::Launch => {
-            (TimelineCode::SliceInUse, format!("the guest of claim {id} runs"))
+            (TimelineCode::SliceInUse, format!("the guest of claim {id} is running"))
         }
         SliceDecision::Finish => {
             (TimelineCode::SlotsReturned, format!("the slots of claim {id} are proven clean"))

@@ -57,7 +57,7 @@ impl StepDurationEstimates {
                 Arc::new(StepDurationEstimate::learn(&with_image, &with_any))
             }
             Err(error) => {
-                tracing::warn!(%error, "how long earlier runs took is not known just now");
+                tracing::warn!(%error, "cannot read the durations of earlier runs");
                 before
             }
         };

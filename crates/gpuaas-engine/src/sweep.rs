@@ -40,7 +40,7 @@ const LOOK_PART: f64 = 0.1;
 pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let interval = shared.config.sweep_seconds;
     let mut stop = shared.stopping();
-    let mut failing = RepeatedFailure::new("the sites to sweep cannot be listed");
+    let mut failing = RepeatedFailure::new("cannot list the sites to sweep");
     while !*stop.borrow() {
         shared.supervisor.reach_loop(LOOP);
         match shared.store.sites().await {
@@ -54,7 +54,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
             Err(error) => failing.failed(&error),
         }
         if let Err(error) = shared.store.expire_slot_claims(shared.clock.now()).await {
-            tracing::warn!(%error, "claims of slots whose time is over are not ended");
+            tracing::warn!(%error, "cannot end expired slot claims");
         }
         let next = shared.clock.now().plus_seconds(interval * LOOK_PART);
         tokio::select! {
@@ -67,7 +67,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
 /// Sweeps a site, if it is due.
 pub(crate) async fn sweep_site(shared: &Shared, site_id: SiteId) {
     if let Err(error) = sweep_if_due(shared, site_id, shared.config.sweep_seconds).await {
-        tracing::warn!(%error, "the sweep was not recorded");
+        tracing::warn!(%error, "cannot record the sweep");
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn check_machines(
         let seen = match read(&site, batch).await {
             Ok(seen) => seen,
             Err(error) => {
-                tracing::warn!(%error, "machines that changed were not read");
+                tracing::warn!(%error, "cannot read machines that changed");
                 break;
             }
         };
@@ -127,7 +127,7 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
     let site = match shared.sites.get(id).await {
         Ok(site) => site,
         Err(error) => {
-            tracing::warn!(%error, "the site cannot be swept");
+            tracing::warn!(%error, "cannot sweep the site");
             return Ok(());
         }
     };
@@ -141,7 +141,7 @@ async fn sweep_if_due(shared: &Shared, id: SiteId, interval: f64) -> Result<(), 
         let seen = match read(&site, batch).await {
             Ok(seen) => seen,
             Err(error) => {
-                tracing::warn!(%error, "the sweep stopped half way");
+                tracing::warn!(%error, "the sweep stopped halfway");
                 break;
             }
         };
@@ -252,15 +252,15 @@ fn adopt(
 ) -> Option<MachineView> {
     let (text, machine) = match kind {
         DriftKind::Retagged => {
-            let text = format!("tags taken over from MAAS: {}", seen.tags.join(", "));
+            let text = format!("GPUaaS adopted the tags from MAAS: {}", seen.tags.join(", "));
             (text, MachineView { tags: seen.tags.clone(), ..remembered })
         }
         DriftKind::PoolChanged => {
-            let text = format!("pool {} is taken over from MAAS", seen.pool);
+            let text = format!("GPUaaS adopted pool {} from MAAS", seen.pool);
             (text, MachineView { pool: seen.pool.clone(), ..remembered })
         }
         DriftKind::ZoneChanged => {
-            let text = format!("zone {} is taken over from MAAS", seen.zone);
+            let text = format!("GPUaaS adopted zone {} from MAAS", seen.zone);
             (text, MachineView { zone: seen.zone.clone(), ..remembered })
         }
         _ => return Some(remembered),
@@ -282,14 +282,14 @@ fn suspect(
         Some(machine) if machine.status == old.status => return None,
         Some(machine) => {
             let now = maas_status::label(machine.status);
-            (Observation::from_read(machine.clone(), asked_at), format!("says {now}"))
+            (Observation::from_read(machine.clone(), asked_at), format!("reports {now}"))
         }
         None => {
             let gone = Observation { vanished: true, read_at: asked_at, ..old.clone() };
             (gone, "does not list the machine".to_owned())
         }
     };
-    let text = format!("MAAS {now}; the event feed had last said {before} and nothing since");
+    let text = format!("MAAS {now}; the event feed last reported {before}");
     Some(MissedObservation { node_id: subject.node.id, run_id, observation, text })
 }
 
@@ -312,6 +312,6 @@ async fn raise(
     if missed.is_empty() {
         return Ok(());
     }
-    tracing::warn!(nodes = missed.len(), "the sweep found work that the feed missed");
+    tracing::warn!(nodes = missed.len(), "the sweep found changes that the feed missed");
     shared.store.record_missed_observation(shared.clock.now(), site_id, missed).await
 }

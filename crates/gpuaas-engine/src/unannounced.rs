@@ -198,7 +198,7 @@ impl UnannouncedChanges {
                 self.compare_logins(&logins, &mut look);
             }
             Err(error) => {
-                tracing::debug!(%error, "changes without an event were not looked for");
+                tracing::debug!(%error, "cannot check for changes without an event");
                 return Ok(());
             }
         }

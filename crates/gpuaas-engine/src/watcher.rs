@@ -64,7 +64,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut asking: HashMap<SiteId, JoinHandle<()>> = HashMap::new();
     let mut stop = shared.stopping();
     let mut due = shared.store.due_signal();
-    let mut failing = RepeatedFailure::new("the sites to watch cannot be listed");
+    let mut failing = RepeatedFailure::new("cannot list the sites to watch");
     while !*stop.borrow() {
         shared.supervisor.reach_loop(LOOP);
         watchers.retain(|_, handle| !handle.is_finished());
@@ -98,7 +98,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
     }
     for (_, handle) in watchers.into_iter().chain(asking) {
         if let Err(error) = handle.await {
-            tracing::error!(%error, "a watcher did not end well");
+            tracing::error!(%error, "a watcher ended with an error");
         }
     }
 }
@@ -116,7 +116,7 @@ async fn ask_unwatched_regions(
             continue;
         }
         let site_name = &site.record.spec.name;
-        let name = format!("question to site {site_name}");
+        let name = format!("request to site {site_name}");
         let span = tracing::info_span!("region_question", site = site_name);
         let for_task = Arc::clone(shared);
         let asked =
@@ -137,7 +137,7 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         Ok(None) => return,
         Err(error) => return tracing::warn!(%error, "cannot watch the site"),
     };
-    tracing::info!("site watched");
+    tracing::info!("watching the site");
     let mut watcher = Watcher {
         shared: Arc::clone(&shared),
         lease: lease.clone(),
@@ -162,12 +162,12 @@ pub(crate) async fn watch_site(shared: Arc<Shared>, site_id: SiteId) {
         lost = renew(&shared, &lease, term) => Err(lost),
     };
     match watched {
-        Ok(()) => tracing::info!("site no longer watched"),
+        Ok(()) => tracing::info!("stopped watching the site"),
         Err(StoreError::LeaseLost) => tracing::info!("another replica watches the site"),
-        Err(error) => tracing::warn!(%error, "the watch could not be recorded"),
+        Err(error) => tracing::warn!(%error, "cannot record the watch"),
     }
     if let Err(error) = shared.store.release_site_watch(&lease).await {
-        tracing::debug!(%error, "the right to watch was gone already");
+        tracing::debug!(%error, "the watch lease had already expired");
     }
 }
 
@@ -185,7 +185,7 @@ async fn renew(shared: &Shared, lease: &WatchLease, term: f64) -> StoreError {
         match shared.store.renew_site_watch(lease, until).await {
             Err(StoreError::LeaseLost) => return StoreError::LeaseLost,
             Err(error) => {
-                tracing::warn!(%error, "the watch was not renewed");
+                tracing::warn!(%error, "cannot renew the watch");
             }
             Ok(()) => {}
         }
@@ -342,10 +342,10 @@ impl Watcher {
             Ok(region) => {
                 let now = shared.clock.now();
                 if let Some(other) = shared.store.set_site_region(now, site_id, &region).await? {
-                    tracing::warn!(other, "another site is of this region");
+                    tracing::warn!(other, "another site uses this region");
                 }
             }
-            Err(error) => tracing::info!(%error, "the mark of the region was not read"),
+            Err(error) => tracing::info!(%error, "cannot read the control mark of the region"),
         }
         Ok(())
     }
@@ -421,7 +421,7 @@ impl Watcher {
         if wakes.is_empty() {
             return Ok(());
         }
-        tracing::info!(runs = wakes.len(), "runs that waited for the region are woken");
+        tracing::info!(runs = wakes.len(), "waking runs that waited for the region");
         let batch = WatchUpdate { wakes, ..WatchUpdate::default() };
         self.shared.store.apply_watch_update(self.shared.clock.now(), &self.lease, batch).await
     }

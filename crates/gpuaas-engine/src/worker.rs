@@ -37,7 +37,7 @@ pub(crate) async fn run_loop(shared: Arc<Shared>) {
     let mut working = JoinSet::new();
     let mut due = shared.store.due_signal();
     let mut stop = shared.stopping();
-    let mut failing = RepeatedFailure::new("due runs cannot be claimed");
+    let mut failing = RepeatedFailure::new("cannot claim due runs");
     loop {
         shared.supervisor.reach_loop(LOOP);
         while let Some(ended) = working.try_join_next() {
@@ -138,9 +138,9 @@ pub(crate) async fn process_run(shared: &Shared, claimed: LeasedRun) {
         match recorded {
             Ok(()) => {}
             Err(StoreError::LeaseLost) => {
-                tracing::info!("another worker has the run; nothing was written");
+                tracing::info!("another worker holds the run; nothing was written");
             }
-            Err(error) => tracing::error!(%error, "the run could not be recorded"),
+            Err(error) => tracing::error!(%error, "cannot record the run"),
         }
     };
     work.instrument(span).await;
@@ -171,7 +171,7 @@ async fn park_after_panic(
     if !matches!(run.status, RunStatus::Running | RunStatus::Waiting) {
         return Ok(());
     }
-    let text = format!("a defect of GPUaaS stopped the run: {panic}");
+    let text = format!("a bug in GPUaaS stopped the run: {panic}");
     let mut park = internal_park(ParkCode::InternalError, text, now);
     park.evidence.extend(Some(panic.place.clone()).filter(|place| !place.is_empty()));
     let parked = park_run(&mut run, hostname, park);
@@ -229,9 +229,9 @@ async fn drive_run(shared: &Shared, claimed: LeasedRun) -> Result<(), StoreError
         }
     }
     let now = shared.clock.now();
-    let text = format!("{MAX_DECISIONS} decisions in one go did not bring the run to a halt");
+    let text = format!("the run did not settle after {MAX_DECISIONS} consecutive decisions");
     let mut park = internal_park(ParkCode::DecisionLoop, text, now);
-    park.evidence.push(format!("the run is in {}", session.run.step));
+    park.evidence.push(format!("the run is at step {}", session.run.step));
     park.evidence.extend(latest);
     session.park(park);
     session.commit(&shared.store, now, true).await

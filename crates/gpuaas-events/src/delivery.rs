@@ -61,7 +61,7 @@ impl EventDelivery {
         while !stop.is_cancelled() {
             workers.retain(|_, worker| !worker.is_finished());
             if let Err(error) = self.take_free_sinks(&mut workers, &stop).await {
-                tracing::warn!(%error, "sinks of events cannot be read");
+                tracing::warn!(%error, "cannot read event sinks");
             }
             let next = self.clock.now().plus_seconds(LOOK_SECONDS * self.clock.factor());
             tokio::select! {
@@ -71,7 +71,7 @@ impl EventDelivery {
         }
         for worker in workers.into_values() {
             if let Err(error) = worker.await {
-                tracing::error!(%error, "deliveries did not end well");
+                tracing::error!(%error, "a delivery worker failed");
             }
         }
     }

@@ -62,13 +62,13 @@ impl NatsOptions {
     pub fn new(url: &str, credentials: Option<PathBuf>) -> Result<Self, NatsUnusable> {
         let unusable = |text: &str| NatsUnusable(text.to_owned());
         let address: ServerAddr =
-            url.parse().map_err(|_| unusable("it is no URL of a NATS server"))?;
+            url.parse().map_err(|_| unusable("expected the URL of a NATS server"))?;
         let scheme = address.scheme();
         if !matches!(scheme, "nats" | "tls") {
-            return Err(unusable("its scheme is neither nats nor tls"));
+            return Err(unusable("expected the scheme nats or tls"));
         }
         if address.host().is_empty() {
-            return Err(unusable("it names no host"));
+            return Err(unusable("the URL names no host"));
         }
         let shown = format!("{scheme}://{}:{}", address.host(), address.port());
         Ok(Self { address, shown, credentials })
@@ -195,11 +195,12 @@ impl Target for NatsTarget {
             None => match timeout(CONNECT, self.options.connect()).await {
                 Ok(Ok(context)) => known.insert(context).clone(),
                 Ok(Err(failure)) => return Delivered { count: 0, failure: Some(failure) },
-                Err(_) => return silent("no connection came about in time"),
+                Err(_) => return silent("timeout while connecting"),
             },
         };
         let delivered = timeout(ACKNOWLEDGE, self.publish(&context, events)).await;
-        let delivered = delivered.unwrap_or_else(|_| silent("no acknowledgement came in time"));
+        let delivered =
+            delivered.unwrap_or_else(|_| silent("timeout while waiting for the acknowledgement"));
         if delivered.failure.is_some() {
             // The stream may be gone, or the server be another one: looked at anew.
             *known = None;

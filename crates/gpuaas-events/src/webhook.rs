@@ -57,7 +57,7 @@ impl Webhook {
             .expose_secret()
             .strip_prefix(SECRET_PREFIX)
             .and_then(|text| STANDARD.decode(text).ok())
-            .ok_or_else(|| unusable("its secret cannot be read".to_owned()))?;
+            .ok_or_else(|| unusable("cannot read its secret".to_owned()))?;
         let builder = Client::builder()
             .connect_timeout(CONNECT)
             .timeout(limit)
@@ -95,7 +95,10 @@ impl Webhook {
             None => Ok(()),
             Some(fault) => {
                 let said = begin_of(response).await;
-                Err(DeliveryFailure::new(fault, format!("it answered {status} {said}").trim()))
+                Err(DeliveryFailure::new(
+                    fault,
+                    format!("the receiver answered {status} {said}").trim(),
+                ))
             }
         }
     }

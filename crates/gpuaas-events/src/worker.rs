@@ -76,7 +76,7 @@ impl SinkWorker {
             }
         }
         if let Err(error) = self.store.renew_event_sink(&self.lease, Timestamp::EPOCH).await {
-            tracing::warn!(%error, sink = self.lease.name, "the sink is free after its lease only");
+            tracing::warn!(%error, sink = self.lease.name, "cannot release the sink; it stays leased until its lease expires");
         }
     }
 
@@ -86,7 +86,7 @@ impl SinkWorker {
             Ok(rest) => rest,
             Err(StoreError::LeaseLost) => Rest::Over,
             Err(error) => {
-                tracing::warn!(%error, sink = self.lease.name, "deliveries wait for the database");
+                tracing::warn!(%error, sink = self.lease.name, "deliveries are waiting for the database");
                 Rest::Until(self.after(now, DATABASE_SECONDS))
             }
         }
@@ -205,7 +205,7 @@ impl SinkWorker {
         let known = self.lease.failing_since.filter(|_| write.delivered == 0);
         let failing_since = known.unwrap_or(now);
         let attempts = if known.is_some() { self.lease.attempts + 1 } else { 1 };
-        tracing::warn!(sink = self.lease.name, %fault, text, attempts, "an event was not taken");
+        tracing::warn!(sink = self.lease.name, %fault, text, attempts, "cannot deliver an event");
         write.last_error.clone_from(text);
         FailedDelivery { fault: *fault, event_at, failing_since, attempts }
     }

@@ -67,13 +67,13 @@ pub struct CertificateRequest {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {
     /// The signing request is at fault; asking again with it will not help.
-    #[error("the signing request cannot be used: {0}")]
+    #[error("invalid signing request: {0}")]
     Csr(String),
     /// The authority did not answer in time, or says that it cannot now.
     #[error("the certificate authority does not answer: {0}")]
     Unavailable(String),
     /// What it is, or what it gave, is not what was asked for.
-    #[error("the certificate authority is not what it should be: {0}")]
+    #[error("invalid certificate authority or certificate: {0}")]
     Broken(String),
 }
 

@@ -63,7 +63,7 @@ impl CommandAuthority {
             .map_err(|error| error.to_string())?;
         tokio::time::timeout(self.patience, talk(&mut child, request))
             .await
-            .map_err(|_| format!("it did not end in {} s", self.patience.as_secs_f64()))?
+            .map_err(|_| format!("it did not finish within {} s", self.patience.as_secs_f64()))?
             .map_err(|error| error.to_string())
     }
 }
@@ -129,7 +129,7 @@ impl Authority for CommandAuthority {
         match code {
             Some(0) => Ok(out),
             Some(EXIT_CSR) => Err(AuthorityError::Csr(last)),
-            Some(code) => Err(unavailable(&format!("it ended with {code}: {last}"))),
+            Some(code) => Err(unavailable(&format!("it exited with code {code}: {last}"))),
             None => Err(unavailable("it was killed")),
         }
     }

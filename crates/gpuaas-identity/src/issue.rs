@@ -172,19 +172,24 @@ impl Issuer {
         let seen = PeerReader::new(authority.anchors(), &self.provider)?.read(&chain);
         let leaf = leaf(&chain)?;
         if leaf.public_key().raw != key {
-            return Err(broken("it certified another key"));
+            return Err(broken("the certificate is for another key"));
         }
         if !seen.ours {
-            return Err(broken(format!("it is not under its own anchor: {}", seen.why_not)));
+            return Err(broken(format!(
+                "the certificate does not chain to the authority's own trust anchor: {}",
+                seen.why_not
+            )));
         }
         if seen.node_id != Some(node_id) {
-            return Err(broken("it named another node"));
+            return Err(broken("the certificate names another node"));
         }
         check_purpose(&leaf)?;
         let soon = now.plus_seconds(AHEAD_SECONDS);
         if seen.not_after > request.not_after || seen.not_after <= now || seen.not_before > soon {
             let (from, to) = (seen.not_before, seen.not_after);
-            return Err(broken(format!("it is good from {from} to {to}, at {now}")));
+            return Err(broken(format!(
+                "the certificate is valid from {from} to {to}, but the time is {now}"
+            )));
         }
         Ok(IssuedCertificate {
             chain_pem,
@@ -245,7 +250,7 @@ fn request(
 }
 
 fn leaf<'a>(chain: &'a [CertificateDer<'_>]) -> Result<X509Certificate<'a>, AuthorityError> {
-    let first = chain.first().ok_or_else(|| broken("it gave nothing"))?;
+    let first = chain.first().ok_or_else(|| broken("it returned no certificate"))?;
     Ok(X509Certificate::from_der(first).map_err(broken)?.1)
 }
 
@@ -263,10 +268,10 @@ pub fn key_digest(csr_pem: &str) -> Result<[u8; 32], AuthorityError> {
 fn csr_key(csr_pem: &str) -> Result<Vec<u8>, AuthorityError> {
     let bad = |why: &str| AuthorityError::Csr(why.to_owned());
     let (_, block) = x509_parser::pem::parse_x509_pem(csr_pem.as_bytes())
-        .map_err(|_| bad("it is no PEM of a signing request"))?;
+        .map_err(|_| bad("expected a signing request in PEM"))?;
     let (_, csr) = X509CertificationRequest::from_der(&block.contents)
-        .map_err(|_| bad("it is no signing request"))?;
-    csr.verify_signature().map_err(|_| bad("its signature does not fit its key"))?;
+        .map_err(|_| bad("not a signing request"))?;
+    csr.verify_signature().map_err(|_| bad("its signature does not match its key"))?;
     Ok(csr.certification_request_info.subject_pki.raw.to_vec())
 }
 
@@ -277,5 +282,5 @@ fn check_purpose(leaf: &X509Certificate<'_>) -> Result<(), AuthorityError> {
     if client_only && !leaf.is_ca() {
         return Ok(());
     }
-    Err(broken("it is for something else than a client"))
+    Err(broken("the certificate is not limited to client authentication"))
 }

@@ -112,7 +112,7 @@ fn unreadable(fingerprint: [u8; 32]) -> PeerCertificate {
         not_before: Timestamp::EPOCH,
         not_after: Timestamp::EPOCH,
         ours: false,
-        why_not: "it cannot be read".to_owned(),
+        why_not: "the certificate cannot be parsed".to_owned(),
     }
 }
 

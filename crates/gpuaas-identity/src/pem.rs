@@ -9,9 +9,9 @@ use crate::authority::AuthorityError;
 pub(crate) fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
     let broken = |why: &dyn std::fmt::Display| AuthorityError::Broken(why.to_string());
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    let all = all.map_err(|error| broken(&format!("its PEM cannot be read: {error}")))?;
+    let all = all.map_err(|error| broken(&format!("cannot parse the PEM: {error}")))?;
     if all.is_empty() {
-        return Err(broken(&"there is no certificate in its PEM"));
+        return Err(broken(&"the PEM contains no certificate"));
     }
     Ok(all)
 }

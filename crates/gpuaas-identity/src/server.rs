@@ -138,7 +138,7 @@ impl HttpServer {
 
 fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(%error, "a connection's task did not end well");
+        tracing::error!(%error, "a connection task failed");
     }
 }
 
@@ -148,7 +148,7 @@ async fn accept(socket: &TcpListener, connections: &Connections) -> (TcpStream, 
             Ok(accepted) => return accepted,
             Err(error) if is_of_client(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "no connection can be accepted");
+                tracing::error!(%error, "cannot accept connections");
                 connections.close_one_silent();
                 sleep_until(Instant::now() + EXHAUSTED_PAUSE).await;
             }
@@ -178,7 +178,7 @@ async fn answer(
         peeked = timeout(first_byte, stream.peek(&mut byte)) => matches!(peeked, Ok(Ok(1..))),
     };
     if !has_bytes {
-        return tracing::debug!(%address, "a connection ended without a byte");
+        return tracing::debug!(%address, "a connection closed without sending data");
     }
     let now = Instant::now();
     let activity = Arc::new(Activity::new(now));
@@ -202,9 +202,9 @@ impl Shared {
         }
         drop(logged);
         if is_due && reason != NoPlace::Closed {
-            tracing::warn!(%address, ?reason, "connections are refused: --limits says how many may be open");
+            tracing::warn!(%address, ?reason, "refusing connections; --limits sets how many may be open");
         } else {
-            tracing::debug!(%address, ?reason, "a connection is refused");
+            tracing::debug!(%address, ?reason, "refusing a connection");
         }
     }
 

@@ -162,7 +162,7 @@ impl ArchiveIndex {
         // To the last member, whose checksum nobody has looked at yet.
         io::copy(&mut archive.into_inner(), &mut io::sink())?;
         if index.entries.is_empty() {
-            return Err(ArchiveReadError::Damaged("it has no entries".to_owned()));
+            return Err(ArchiveReadError::Damaged("the archive has no entries".to_owned()));
         }
         Ok(index)
     }
@@ -232,14 +232,14 @@ impl ArchiveIndex {
             } else if key == "uid" {
                 let value = String::from_utf8_lossy(extension.value_bytes()).into_owned();
                 indexed.uid =
-                    value.parse().map_err(|_| io::Error::other("an owner is no number"))?;
+                    value.parse().map_err(|_| io::Error::other("an owner is not a number"))?;
             } else if key == "GNU.sparse.name" {
                 // A file with holes, as GNU tar writes it: its header has another name.
                 path = cleaned(&String::from_utf8_lossy(extension.value_bytes()));
             } else if ["GNU.sparse.realsize", "GNU.sparse.size"].contains(&key.as_str()) {
                 let value = String::from_utf8_lossy(extension.value_bytes()).into_owned();
                 indexed.size_bytes =
-                    value.parse().map_err(|_| io::Error::other("a size is no number"))?;
+                    value.parse().map_err(|_| io::Error::other("a size is not a number"))?;
             }
         }
         match &indexed.kind {

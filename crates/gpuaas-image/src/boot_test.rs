@@ -93,7 +93,7 @@ pub fn boot_test(request: &BootTestRequest) -> Result<BootTestOutcome, BootTestE
         let container = scope.spawn(|| boot_container(&tree));
         let machine = boot_machine(&disk, &firmware);
         let container = container.join().unwrap_or_else(|_| {
-            Err(BootTestProblem::new("container_not_booted", "the thread of the container ended"))
+            Err(BootTestProblem::new("container_not_booted", "the container thread ended early"))
         });
         SystemReports { container, machine }
     });
@@ -108,7 +108,8 @@ fn boot_machine(disk: &MachineDisk, firmware: &Firmware) -> Result<SystemReport,
         .map_err(|error| BootTestProblem::new("loader_not_installed", error.to_string()))?;
     let not_booted = |detail: String| BootTestProblem::new("machine_not_booted", detail);
     let ports = disk.boot(firmware).map_err(|error| not_booted(error.to_string()))?;
-    SystemReport::parse(&ports.second).ok_or_else(|| not_booted(ports.failure("it did not report")))
+    SystemReport::parse(&ports.second)
+        .ok_or_else(|| not_booted(ports.failure("the machine did not report")))
 }
 
 /// As curtin does it (`curtin/commands/extract.py`).

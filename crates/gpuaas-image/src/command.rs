@@ -36,10 +36,10 @@ pub(crate) const FIRMWARE_FOR_QEMU: &str = "UEFI firmware for QEMU";
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// A program or a file that steps need is not here.
-    #[error("there is no {0}")]
+    #[error("{0} is not installed")]
     Missing(&'static str),
     /// Who asks is not root.
-    #[error("user {0} is not root, and a root file system is root's")]
+    #[error("running as user {0}: expected root")]
     NotRoot(u32),
     /// It ended with an error.
     #[error("{step}: {output}")]
@@ -50,7 +50,7 @@ pub enum ToolError {
         output: String,
     },
     /// It took too long.
-    #[error("{step} did not end within {seconds} s")]
+    #[error("{step}: timed out after {seconds} s")]
     TimedOut {
         /// What was done.
         step: &'static str,
@@ -213,7 +213,7 @@ mod tests {
         let failed = Tool::plain("try", "sh", 20).arg("-c").arg("echo so; exit 3").run();
         assert_eq!(failed.unwrap_err().to_string(), "try: so");
         let slow = Tool::plain("wait", "sleep", 1).arg("60").run().unwrap_err();
-        assert_eq!(slow.to_string(), "wait did not end within 1 s");
+        assert_eq!(slow.to_string(), "wait: timed out after 1 s");
         let text = Tool::plain("name", "sh", 20).arg("-c").arg("echo $HOME$X").env("X", "y");
         assert_eq!(text.run().unwrap(), "y\n");
     }
@@ -249,6 +249,6 @@ mod tests {
                 _ => test_report::skip("dpkg", format!("{package} is not installed by dpkg here")),
             }
         }
-        assert_eq!(need("no-such-tool").unwrap_err().to_string(), "there is no no-such-tool");
+        assert_eq!(need("no-such-tool").unwrap_err().to_string(), "no-such-tool is not installed");
     }
 }

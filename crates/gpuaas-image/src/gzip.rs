@@ -77,7 +77,7 @@ impl<W: Write> ParallelGzip<W> {
     /// The system starts no thread; a level that libdeflate does not have.
     pub fn new(output: W, threads: usize, level: i32) -> io::Result<Self> {
         let level = CompressionLvl::new(level).map_err(|_| {
-            io::Error::new(io::ErrorKind::InvalidInput, "levels of compression are 0 to 12")
+            io::Error::new(io::ErrorKind::InvalidInput, "expected a compression level of 0 to 12")
         })?;
         let (jobs, waiting) = channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
@@ -165,7 +165,7 @@ impl<W: Write> Write for ParallelGzip<W> {
 }
 
 fn ended() -> io::Error {
-    io::Error::other("a thread that compresses ended early")
+    io::Error::other("a compression thread ended early")
 }
 
 /// What a thread does until there are no jobs any more.

@@ -56,7 +56,7 @@ fn has_member(rest: &mut impl BufRead) -> io::Result<bool> {
             return Ok(false);
         }
         if bytes.iter().any(|byte| *byte != 0) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "something follows the gzip"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "data follows the gzip stream"));
         }
         let length = bytes.len();
         rest.consume(length);

@@ -93,64 +93,64 @@ use OverrideKind::{
 
 /// Every override.
 pub const OVERRIDES: [ImageOverride; 20] = [
-    row!("dry-run", "DRY_RUN", Switch, Fixed("0"), "Print the whole plan and touch nothing"),
-    row!("upload", "UPLOAD", Switch, Fixed("1"), "Give the image to MAAS; 0 builds only"),
-    row!("skip-build", "SKIP_BUILD", Switch, Fixed("0"), "Upload the image that was built before"),
+    row!("dry-run", "DRY_RUN", Switch, Fixed("0"), "Print the whole plan and change nothing"),
+    row!("upload", "UPLOAD", Switch, Fixed("1"), "Upload the image to MAAS; 0 only builds it"),
+    row!("skip-build", "SKIP_BUILD", Switch, Fixed("0"), "Upload the image from an earlier build"),
     row!(
         "base-url",
         "BASE_URL",
         Url,
         Recipe(base_url),
-        "Where the base is: a cloud image, or a mirror of packages"
+        "URL of the base: a cloud image or a package mirror"
     ),
     row!(
         "size",
         "SIZE",
         Size,
         Recipe(|recipe| recipe.size.clone()),
-        "Largest size of the root file system"
+        "Maximum size of the root file system"
     ),
     row!(
         "install-packages",
         "INSTALL_PACKAGES",
         Packages,
         RecipeGroups,
-        "Packages without which the build fails, instead of the recipe's"
+        "Required packages, instead of the recipe's; the build fails without them"
     ),
     row!(
         "optional-packages",
         "OPTIONAL_PACKAGES",
         Packages,
         RecipeGroups,
-        "Packages that are left out and recorded where they are not available, instead of the recipe's"
+        "Optional packages, instead of the recipe's; unavailable ones are skipped and recorded"
     ),
     row!(
         "enable-nvidia-repos",
         "ENABLE_NVIDIA_REPOS",
         Switch,
         Fixed("1"),
-        "Use NVIDIA's archives in the build, and the packages that need them"
+        "Use NVIDIA's package archives and the packages that need them"
     ),
     row!(
         "enable-doca-repos",
         "ENABLE_DOCA_REPOS",
         Switch,
         Fixed("0"),
-        "Use DOCA's archive and its packages; off, because OFED's DKMS packages can fail curtin's installation of a kernel, and the site bundle sets OFED up"
+        "Use DOCA's archive and its packages; off by default, because OFED's DKMS packages can break curtin's kernel installation and the site bundle sets up OFED"
     ),
     row!(
         "doca-key-url",
         "DOCA_KEY_URL",
         KeyUrl,
         Recipe(|recipe| doca(recipe).1),
-        "Where DOCA's signing key is"
+        "URL of DOCA's signing key"
     ),
     row!(
         "doca-repo-url",
         "DOCA_REPO_URL",
         Url,
         Recipe(|recipe| doca(recipe).0),
-        "Where DOCA's archive is"
+        "URL of DOCA's package archive"
     ),
     row!("enable-netdata", "ENABLE_NETDATA", Switch, Fixed("1"), "Install and configure Netdata"),
     row!(
@@ -158,56 +158,56 @@ pub const OVERRIDES: [ImageOverride; 20] = [
         "NETDATA_RETENTION_MB",
         Number,
         Fixed("256"),
-        "Disk that Netdata's database may have, in MiB"
+        "Disk space for Netdata's database, in MiB"
     ),
     row!(
         "netdata-bind",
         "NETDATA_BIND",
         Socket,
         Fixed("127.0.0.1:19998"),
-        "Where Netdata listens; the site bundle puts an edge before it on port 19999"
+        "Address on which Netdata listens; the site bundle puts an edge in front of it on port 19999"
     ),
     row!(
         "slice-kernel-args",
         "SLICE_KERNEL_ARGS",
         Words,
         Recipe(|recipe| recipe.kernel_arguments.join(" ")),
-        "Kernel arguments of the image, so that the first boot has IOMMU groups"
+        "Kernel arguments in the image; they give the first boot IOMMU groups"
     ),
     row!(
         "maas-profile",
         "MAAS_PROFILE",
         Name,
         Fixed("maas280"),
-        "Name of the site that gets the image"
+        "Name of the site that receives the image"
     ),
     row!(
         "maas-name",
         "MAAS_NAME",
         Name,
         Recipe(|recipe| recipe.maas_name.clone()),
-        "Name in MAAS, to which each build adds its date and digest"
+        "Name in MAAS; each build appends its date and digest"
     ),
     row!(
         "maas-filetype",
         "MAAS_FILETYPE",
         FileType,
         Recipe(|recipe| recipe.file_type.clone()),
-        "MAAS' file type; dd types write a whole disk and give up the storage layout"
+        "MAAS file type; dd types write a whole disk and give up the storage layout"
     ),
     row!(
         "maas-base-image",
         "MAAS_BASE_IMAGE",
         BaseImage,
         Recipe(|recipe| recipe.base_image.clone()),
-        "Image of MAAS that it counts as"
+        "MAAS image that this image is based on"
     ),
     row!(
         "upload-staging-dir",
         "UPLOAD_STAGING_DIR",
         Folder,
         Fixed("gpuaas-maas-host-images"),
-        "Folder for what is built and uploaded"
+        "Folder for built and uploaded files"
     ),
 ];
 
@@ -255,7 +255,7 @@ impl OverrideSource {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OverrideError {
     /// The environment has a name that is none of the table's.
-    #[error("{name} is no override")]
+    #[error("unknown override {name}")]
     Unknown {
         /// What it is called.
         name: String,
@@ -263,7 +263,7 @@ pub enum OverrideError {
         suggestion: String,
     },
     /// A value is not what the override takes.
-    #[error("{name}: {value:?} is not {wanted}")]
+    #[error("{name}: invalid value {value:?}: expected {wanted}")]
     Value {
         /// Its name in the environment.
         name: String,
@@ -327,15 +327,15 @@ impl OverrideKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Switch => "1 or 0",
-            Url => "a URL of http or https",
-            KeyUrl => "a URL of https",
+            Url => "an http or https URL",
+            KeyUrl => "an https URL",
             Size => "a size such as 80G",
-            Packages => "names of packages with commas between them",
-            Words => "kernel arguments with spaces between them",
+            Packages => "package names separated by commas",
+            Words => "kernel arguments separated by spaces",
             Socket => "127.0.0.1 with a port",
             Number => "a number of at least 64",
             Name => "a name of lower-case letters, digits, hyphens and dots",
-            FileType => "tgz, or a dd type of MAAS",
+            FileType => "tgz or a MAAS dd type",
             BaseImage => "an image such as ubuntu/noble",
             Folder => "a folder",
         }

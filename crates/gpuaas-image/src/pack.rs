@@ -68,7 +68,7 @@ pub enum PackError {
         error: TarWriteError,
     },
     /// The archive could not be written.
-    #[error("the archive cannot be written: {0}")]
+    #[error("cannot write the archive: {0}")]
     Output(#[from] io::Error),
 }
 
@@ -91,17 +91,17 @@ impl PackError {
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Tree(TreeError::MountPoint(_)) => {
-                "unmount it, or pack a tree that nothing is mounted in"
-            }
+            Self::Tree(TreeError::MountPoint(_)) => "unmount it, or pack a tree without mounts",
             Self::Tree(_) | Self::Entry { error: TarWriteError::Content(_), .. } => {
-                "as root, of a tree whose disk is sound"
+                "pack as root, and check the disk of the tree for errors"
             }
-            Self::Entry { error: TarWriteError::Changed, .. } => "pack a tree that nothing runs in",
+            Self::Entry { error: TarWriteError::Changed, .. } => {
+                "stop everything that runs in the tree, then pack it again"
+            }
             Self::Entry { error: TarWriteError::Unrepresentable(_), .. } => {
-                "rename it, or take it out of the tree"
+                "rename it, or remove it from the tree"
             }
-            Self::Entry { .. } | Self::Output(_) => "make room, or choose another folder",
+            Self::Entry { .. } | Self::Output(_) => "free up space, or choose another folder",
         }
     }
 }

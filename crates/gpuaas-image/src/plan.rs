@@ -68,7 +68,7 @@ pub enum PlanError {
     #[error("UPLOAD=0 and SKIP_BUILD=1 leave nothing to do")]
     NothingToDo,
     /// The recipe names a bundle that this version does not have.
-    #[error("there is no bundle {0}")]
+    #[error("bundle not found: {0}")]
     BundleMissing(String),
 }
 
@@ -182,7 +182,7 @@ impl ImagePlan {
         let way = match self.way {
             PipelineWay::BuildAndUpload => "build and upload",
             PipelineWay::BuildOnly => "build only",
-            PipelineWay::UploadOnly => "upload only, of the image that was built before",
+            PipelineWay::UploadOnly => "upload only, from an earlier build",
         };
         section(
             &mut text,
@@ -209,14 +209,14 @@ impl ImagePlan {
         let mut image = vec![
             format!("file          {}", self.artifact),
             format!("name in MAAS  {}", self.maas_name),
-            "sha256, size  known when it is packed".to_owned(),
+            "sha256, size  known after packing".to_owned(),
         ];
         if !self.gives_up.is_empty() {
             image.push(format!("gives up      {}", self.gives_up));
         }
         section(&mut text, "image", image);
-        section(&mut text, "calls of MAAS", self.calls.iter().cloned());
-        text.push_str("\nnothing was fetched, written or called\n");
+        section(&mut text, "MAAS API calls", self.calls.iter().cloned());
+        text.push_str("\nnothing was fetched or written, and MAAS was not called\n");
         text
     }
 }
@@ -225,10 +225,14 @@ impl PlannedBuild {
     fn write(&self, text: &mut String) {
         section(text, "base", [self.base.clone(), format!("at most {}", self.size)]);
         section(text, "archives", self.repositories.iter().cloned());
-        section(text, "packages, without which the build fails", self.required.iter().cloned());
         section(
             text,
-            "packages that are recorded where they are missing",
+            "required packages (the build fails without them)",
+            self.required.iter().cloned(),
+        );
+        section(
+            text,
+            "optional packages (skipped and recorded if unavailable)",
             self.optional.iter().cloned(),
         );
         section(text, "files", self.files.iter().cloned());
@@ -322,7 +326,7 @@ fn planned_build(
     let repositories = recipe_repositories(recipe, overrides).into_iter().map(|repository| {
         let SignedRepository { name, url, key_url, fingerprints, .. } = repository;
         let keys = match fingerprints.as_slice() {
-            [] => "whichever keys it serves".to_owned(),
+            [] => "any key that it serves".to_owned(),
             some => some.join(", "),
         };
         format!("{name}  {url}  signed by {key_url}  {keys}")
@@ -342,11 +346,11 @@ fn planned_build(
                 format!("; packages of {suite} from {mirror} ({})", components.join(" "))
             });
             format!(
-                "{url}, whose sha256 is that of {checksums} beside it, signed by {signature} with a key of {keyring}{from}"
+                "{url}, with the sha256 from {checksums} in the same folder, signed in {signature} with a key of {keyring}{from}"
             )
         }
         RecipeBase::Mmdebstrap { suite, .. } => {
-            format!("{suite} of {url}, made by mmdebstrap, whose packages are signed")
+            format!("{suite} from {url}, built by mmdebstrap from signed packages")
         }
     };
     Ok(PlannedBuild {
@@ -364,7 +368,7 @@ fn planned_build(
 /// What whole-disk types give up (docs/hosts.md#host-images).
 fn gives_up(file_type: &str) -> &'static str {
     if DiskType::find(file_type).is_some() {
-        "MAAS' storage layout: the disk's own partitions are used, and with the layout flat the boot loader's installation fails; the boot test; and equal bytes of two builds"
+        "the MAAS storage layout: the disk keeps its own partitions, and with the layout flat the boot loader cannot be installed; the boot test; and reproducible bytes"
     } else {
         ""
     }
@@ -377,15 +381,15 @@ fn calls(recipe: &ImageRecipe, overrides: &ResolvedOverrides, name: &str) -> Vec
     let file_type = overrides.value("MAAS_FILETYPE");
     let site = overrides.value("MAAS_PROFILE");
     vec![
-        format!("site {site}: GET version/, whose Date is within 300 seconds of this host's clock"),
-        "GET users/?op=whoami, an administrator".to_owned(),
-        format!("GET boot-resources/, where {name} is not and the commissioning image is"),
+        format!("site {site}: GET version/, expecting a Date within 300 s of this host's clock"),
+        "GET users/?op=whoami, expecting an administrator".to_owned(),
+        format!("GET boot-resources/, expecting the commissioning image and no {name}"),
         format!(
             "POST boot-resources/ name={name} title={:?} architecture={} base_image={base} filetype={file_type} size=<bytes> sha256=<digest>",
             recipe.title, recipe.architecture
         ),
         format!("PUT upload_uri, {UPLOAD_CHUNK_BYTES} bytes each, in order"),
-        "GET boot-resources/ID/, complete, with the same size and sha256".to_owned(),
+        "GET boot-resources/ID/, expecting it complete, with the same size and sha256".to_owned(),
     ]
 }
 

@@ -206,7 +206,7 @@ impl ImageRecipe {
         let known = RECIPES.iter().find(|(known, _)| *known == name);
         let (_, text) = known.ok_or_else(|| RecipeError::Value {
             field: name.to_owned(),
-            reason: "no recipe of this name comes with gpuaas",
+            reason: "no built-in recipe has this name",
         })?;
         Self::parse(text)
     }
@@ -238,11 +238,11 @@ impl ImageRecipe {
         let fault = |field: String, reason| Err(RecipeError::Value { field, reason });
         for (field, name) in [("name", &self.name), ("maas_name", &self.maas_name)] {
             if !is_name(name) {
-                return fault(field.to_owned(), "a name is lower-case letters, digits, - and .");
+                return fault(field.to_owned(), "expected lower-case letters, digits, - and .");
             }
         }
         if size::parse(&self.size).is_none() {
-            return fault("size".to_owned(), "a size is a number with K, M, G or T");
+            return fault("size".to_owned(), "expected a number with K, M, G or T");
         }
         let mut names = BTreeSet::new();
         for group in &self.groups {
@@ -252,12 +252,12 @@ impl ImageRecipe {
             for package in group.required.iter().chain(&group.optional) {
                 let field = format!("groups.{}: {package}", group.name);
                 if !is_package(package) {
-                    return fault(field, "this is no name of a package");
+                    return fault(field, "not a valid package name");
                 }
                 if UPDATERS.contains(&package.as_str()) {
                     return fault(
                         field,
-                        "its installation writes the firmware of the build host's adapters",
+                        "installing it writes firmware to the build host's adapters",
                     );
                 }
             }
@@ -265,28 +265,28 @@ impl ImageRecipe {
         for repository in &self.repositories {
             let field = format!("repositories.{}", repository.name);
             if !is_name(&repository.name) {
-                return fault(field, "a name is lower-case letters, digits, - and .");
+                return fault(field, "expected a name of lower-case letters, digits, - and .");
             }
             if !repository.fingerprints.iter().all(|text| is_fingerprint(text)) {
-                return fault(field, "a fingerprint is 40 or 64 upper-case hex digits");
+                return fault(field, "expected fingerprints of 40 or 64 upper-case hex digits");
             }
             for url in [&repository.url, &repository.key] {
                 if !url.starts_with("https://") {
                     let field = format!("repositories.{}", repository.name);
-                    return fault(field, "an archive and its key are fetched over https");
+                    return fault(field, "expected https URLs for the archive and its key");
                 }
             }
         }
         for file in &self.files {
             let parts = file.path.strip_prefix('/').unwrap_or_default().split('/');
             if parts.into_iter().any(|part| matches!(part, "" | "." | "..")) {
-                return fault(format!("files.{}", file.path), "a path is absolute and plain");
+                return fault(format!("files.{}", file.path), "expected an absolute, plain path");
             }
             if loses_to_nothing(&file.path) {
                 let field = format!("files.{}", file.path);
                 return fault(
                     field,
-                    "a drop-in of an image is named 10- to 50-, so that bundles' come behind it",
+                    "expected a drop-in name from 10- to 50-, so that those of bundles come later",
                 );
             }
         }
@@ -294,21 +294,21 @@ impl ImageRecipe {
             && let Some(name) = archive.components.iter().find(|name| !is_name(name))
         {
             let field = format!("base.cloud_image.packages.components: {name}");
-            return fault(field, "a component is a word such as main");
+            return fault(field, "expected a word such as main");
         }
         for unit in &self.disabled_units {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
             if !unit.contains('.') || !unit.chars().all(plain) {
                 return fault(
                     format!("disabled_units: {unit}"),
-                    "a unit has a name such as x.service",
+                    "expected a unit name such as x.service",
                 );
             }
         }
         for path in &self.removed {
             let parts = path.strip_prefix('/').unwrap_or_default().split('/');
             if parts.into_iter().any(|part| matches!(part, "" | "." | "..")) {
-                return fault(format!("removed: {path}"), "a path is absolute and plain");
+                return fault(format!("removed: {path}"), "expected an absolute, plain path");
             }
         }
         if let Some((field, reason)) = missing_archives(self).into_iter().next() {
@@ -338,13 +338,12 @@ fn missing_archives(recipe: &ImageRecipe) -> Vec<(String, &'static str)> {
         }
         if DISTRIBUTIONS.contains(&row.archive) {
             let has = components.iter().any(|name| name == row.component);
-            return (!has).then_some("its component is not among those of the base's packages");
+            return (!has).then_some("its component is not one of the base's components");
         }
         let mut repositories = recipe.repositories.iter().filter(|one| one.name == row.archive);
         let has = repositories.any(|one| one.when.is_none() || one.when == group.when);
-        (!has).then_some(
-            "the repository that has it is not one of the recipe's, or hangs on another switch",
-        )
+        (!has)
+            .then_some("the repository that has it is not in the recipe, or has a different switch")
     };
     let groups = recipe.groups.iter();
     groups
@@ -438,20 +437,28 @@ mod tests {
     #[test]
     fn faults_are_named() {
         for (from, to, wanted) in [
-            ("size: 80G", "size: big", "size: a size is"),
-            ("- rsync", "- --allow-downgrades", "--allow-downgrades: this is no name"),
+            ("size: 80G", "size: big", "size: expected a number"),
+            ("- rsync", "- --allow-downgrades", "--allow-downgrades: not a valid"),
             ("- name: docker", "- name: base", "groups.base: two groups"),
-            ("path: /etc/docker/daemon.json", "path: /etc/../x", "a path is absolute"),
-            ("url: https://nvidia.github.io", "url: http://nvidia.github.io", "over https"),
-            ("fingerprints: [EB69", "fingerprints: [eb69", "repositories.cuda: a fingerprint"),
-            ("- name: cuda", "- name: other", "hangs on another switch"),
-            ("- name: cuda", "- name: ../cuda", "repositories.../cuda: a name is"),
-            ("maas_name: gpuaas", "maas_name: GPUaaS", "maas_name: a name is"),
+            ("path: /etc/docker/daemon.json", "path: /etc/../x", "expected an absolute"),
+            (
+                "url: https://nvidia.github.io",
+                "url: http://nvidia.github.io",
+                "expected https URLs",
+            ),
+            (
+                "fingerprints: [EB69",
+                "fingerprints: [eb69",
+                "repositories.cuda: expected fingerprints",
+            ),
+            ("- name: cuda", "- name: other", "has a different switch"),
+            ("- name: cuda", "- name: ../cuda", "repositories.../cuda: expected a name"),
+            ("maas_name: gpuaas", "maas_name: GPUaaS", "maas_name: expected lower-case"),
             ("bundles:", "bundels:", "bundels"),
-            ("- rsync", "- mlnx-fw-updater", "writes the firmware"),
-            ("50-gpuaas-image.conf", "gpuaas.conf", "a drop-in of an image"),
-            ("components: [main", "components: [Main", "a component is a word"),
-            ("- dnsmasq.service", "- /dnsmasq", "a unit has a name"),
+            ("- rsync", "- mlnx-fw-updater", "writes firmware"),
+            ("50-gpuaas-image.conf", "gpuaas.conf", "expected a drop-in name"),
+            ("components: [main", "components: [Main", "expected a word"),
+            ("- dnsmasq.service", "- /dnsmasq", "expected a unit name"),
         ] {
             assert!(text().contains(from), "{from}");
             let error = ImageRecipe::parse(&text().replace(from, to)).unwrap_err().to_string();

@@ -27,16 +27,16 @@ const COPY_BYTES: usize = 256 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum TarWriteError {
     /// The archive has no way to say what the entry is.
-    #[error("an archive cannot hold it: {0}")]
+    #[error("an archive cannot store it: {0}")]
     Unrepresentable(&'static str),
     /// The content could not be read.
-    #[error("its content cannot be read: {0}")]
+    #[error("cannot read its content: {0}")]
     Content(io::Error),
     /// The content has another length than the entry says.
-    #[error("it changed while it was read")]
+    #[error("it changed while being read")]
     Changed,
     /// The archive could not be written.
-    #[error("the archive cannot be written: {0}")]
+    #[error("cannot write the archive: {0}")]
     Output(io::Error),
 }
 
@@ -129,7 +129,7 @@ fn encode(entry: &ArchiveEntry) -> Result<Vec<u8>, TarWriteError> {
         _ => Vec::new(),
     };
     if [&name, &link].iter().any(|text| text.contains(&0)) {
-        return Err(TarWriteError::Unrepresentable("a name has a byte of zero"));
+        return Err(TarWriteError::Unrepresentable("a name contains a zero byte"));
     }
     let records = extended_records(entry, &name, &link)?;
     let mut bytes = Vec::new();
@@ -159,7 +159,7 @@ fn encode(entry: &ArchiveEntry) -> Result<Vec<u8>, TarWriteError> {
     header.octal(MTIME, u64::try_from(entry.mtime_seconds).unwrap_or_default());
     if let Some(device) = device {
         if u64::from(device.major.max(device.minor)) > MAX_OCTAL_7 {
-            return Err(TarWriteError::Unrepresentable("the number of a device is too large"));
+            return Err(TarWriteError::Unrepresentable("the device number is too large"));
         }
         header.octal(MAJOR, u64::from(device.major));
         header.octal(MINOR, u64::from(device.minor));
@@ -208,7 +208,7 @@ fn extended_records(
     xattrs.sort();
     for (xattr, value) in xattrs {
         if xattr.contains(&b'=') {
-            let why = "the name of an extended attribute has an equals sign";
+            let why = "the name of an extended attribute contains an equals sign";
             return Err(TarWriteError::Unrepresentable(why));
         }
         add_record(&mut records, &[b"SCHILY.xattr.".as_slice(), xattr].concat(), value);

@@ -234,7 +234,7 @@ fn kind(path: &Path, metadata: &Metadata) -> Result<EntryKind, TreeError> {
     } else if file_type.is_file() {
         EntryKind::File { size_bytes: metadata.len() }
     } else {
-        let error = io::Error::other("it is none of the kinds that an archive holds");
+        let error = io::Error::other("an archive cannot store a file of this type");
         return Err(TreeError::unreadable(path, error));
     })
 }

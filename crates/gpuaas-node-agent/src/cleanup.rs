@@ -66,7 +66,7 @@ async fn kept_places(host: &Host, others: &'static [&str]) -> Vec<Finding> {
                 findings.push(Finding {
                     name: format!("{KEPT_PREFIX}/{place}"),
                     passed: None,
-                    seen: format!("not cleaned: {files} files, {bytes} bytes"),
+                    seen: format!("not removed: {files} files, {bytes} bytes"),
                 });
             }
         }
@@ -116,7 +116,7 @@ async fn stop_tenant(host: &Host) -> Finding {
     match runner.run("systemctl", &["stop", "--", TENANT_SLICE], STOP_SECONDS).await {
         Ok(_) => finding(Some(true), "stopped".to_owned()),
         Err(CommandError::TimedOut { seconds, .. }) => {
-            finding(Some(false), format!("it did not stop in {seconds} s"))
+            finding(Some(false), format!("it did not stop within {seconds} s"))
         }
         Err(error) => finding(Some(false), error.to_string()),
     }

@@ -41,7 +41,7 @@ pub(crate) enum CommandRunner<'a> {
 
 /// A simulated host has facts, and of its programs what the facts say that they print.
 const NO_PROGRAMS: CommandError =
-    CommandError::HostNotLive("a simulated host has no programs to ask");
+    CommandError::HostNotLive("a simulated host has no programs to run");
 
 /// What a program printed.
 #[derive(Debug, Clone, Default)]
@@ -62,10 +62,10 @@ pub(crate) enum CommandError {
     #[error("{program}: {reason}")]
     NotStarted { program: String, reason: String },
     /// The program exited with another status than 0.
-    #[error("{program} ended with {status}: {text}")]
+    #[error("{program} failed with {status}: {text}")]
     Failed { program: String, status: String, text: String },
     /// The program was killed at its time limit.
-    #[error("{program} gave no answer in {seconds} s")]
+    #[error("{program} timed out after {seconds} s")]
     TimedOut { program: String, seconds: u64 },
 }
 
@@ -91,7 +91,7 @@ impl<'a> CommandRunner<'a> {
             Host::Fixed(facts) => facts.get("programs").map(Self::Simulated).ok_or(NO_PROGRAMS),
             Host::Emulated(root, emulator) => Ok(Self::Emulated(root, emulator)),
             Host::Root(root) if root.path() == Path::new("/") => Ok(Self::Native),
-            Host::Root(_) => Err(CommandError::HostNotLive("only the host itself can be asked")),
+            Host::Root(_) => Err(CommandError::HostNotLive("programs run only on the host itself")),
         }
     }
 
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(output.stdout.len(), 4 << 20);
         let failed =
             CommandRunner::Native.query("sh", &["-c", "echo a; echo b >&2; exit 3"], 20).await;
-        assert_eq!(failed.unwrap_err().to_string(), "sh ended with exit status: 3: b");
+        assert_eq!(failed.unwrap_err().to_string(), "sh failed with exit status: 3: b");
         let missing = CommandRunner::Native.query("no-such-program", &[], 5).await.unwrap_err();
         assert_eq!(missing.code(), "tool_missing");
     }

@@ -60,7 +60,7 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// The configuration is not what it should be.
-    #[error("{path} is not a configuration of the agent: {reason}")]
+    #[error("invalid agent configuration {path}: {reason}")]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -68,7 +68,10 @@ pub enum ConfigError {
         reason: String,
     },
     /// Over plain http the enrollment token could be read, and there is no certificate to get.
-    #[error("{url} is no https URL: an agent proves who it is with a certificate")]
+    #[error(
+        "invalid control plane URL {url}: expected https, since the agent authenticates with a \
+         certificate"
+    )]
     PlainUrl {
         /// The control plane's URL, as the file has it.
         url: String,

@@ -25,7 +25,7 @@ pub async fn collect(host: &Host) -> Value {
     if gpu::has_driven_gpu(&facts.pci) {
         match runner.query("nvidia-smi", &[gpu::QUERY, gpu::QUERY_FORMAT], NVIDIA_SECONDS).await {
             Ok(output) => facts.nvidia_gpus = gpu::nvidia_gpus(&output.stdout),
-            Err(error) => tracing::warn!(%error, "the GPU driver cannot be queried"),
+            Err(error) => tracing::warn!(%error, "cannot query the GPU driver"),
         }
     }
     if let Ok(runner) = CommandRunner::with_systemd(host) {
@@ -57,7 +57,7 @@ async fn units(runner: CommandRunner<'_>) -> Vec<host_facts::Unit> {
             units
         }
         Err(error) => {
-            tracing::warn!(%error, "systemd cannot be queried");
+            tracing::warn!(%error, "cannot query systemd");
             Vec::new()
         }
     }

@@ -34,4 +34,4 @@ pub mod tasks;
 pub mod tpm;
 
 /// Version of the agent, as it reports it to the control plane.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub use gpuaas_types::agent::AGENT_VERSION as VERSION;

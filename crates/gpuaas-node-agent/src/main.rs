@@ -31,7 +31,7 @@ const EXIT_REFUSED: u8 = 3;
 const EXIT_NOT_DONE: u8 = 4;
 
 #[derive(Parser)]
-#[command(name = "gpuaas-node-agent", version, about = "The GPUaaS agent of a GPU host")]
+#[command(name = "gpuaas-node-agent", version, about = "GPUaaS agent of a GPU host")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -39,30 +39,30 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Enroll, send heartbeats, carry out tasks; until SIGTERM
+    /// Enroll, send heartbeats and carry out tasks until SIGTERM
     Run {
-        /// Only get one heartbeat accepted, with the identity that is there, and end
+        /// Send heartbeats with the existing identity until one is accepted, then exit
         #[arg(long)]
         trial: bool,
-        /// Id of the process that systemd started; its children have the same in their environment
+        /// ID of the process that systemd started; its children have the same in their environment
         #[arg(long, env = "SYSTEMD_EXEC_PID", hide = true)]
         systemd_exec_pid: Option<String>,
         /// Configuration that the node bootstrap wrote
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Folder that is the host's / [default: /]
+        /// Root folder of the host [default: /]
         #[arg(long, value_name = "DIR", value_parser = absolute())]
         host_root: Option<PathBuf>,
-        /// Folder of sysfs, when not sys below the root
+        /// Folder of sysfs [default: sys below the root]
         #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
         sysfs: Option<PathBuf>,
     },
-    /// Restore the previous executable where the new one was started too often without a heartbeat
+    /// Restore the previous executable if the new one started too often without a heartbeat
     Guard {
-        /// Folder of the agent's own files
+        /// State folder of the agent
         #[arg(long, value_name = "DIR", default_value = "/var/lib/gpuaas/agent")]
         state_dir: PathBuf,
-        /// The agent's executable
+        /// Executable of the agent
         #[arg(long, value_name = "FILE", default_value = "/usr/local/bin/gpuaas-node-agent")]
         executable: PathBuf,
     },
@@ -70,29 +70,29 @@ enum Command {
     Facts {
         #[command(flatten)]
         files: HostFiles,
-        /// Format of the output
+        /// Output format
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
     },
-    /// Print the devices of the host that slices are made of, as discovery reports them; read-only
+    /// Print the host devices that slices use, as discovery reports them (read-only)
     Topology {
         #[command(flatten)]
         files: HostFiles,
-        /// Format of the output
+        /// Output format
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
     },
     /// Run bundles
     #[command(subcommand)]
     Bundle(BundleCommand),
-    /// Evaluate a gate of this host; exit code 4 when it is not open
+    /// Evaluate a gate of this host; exit code 4 if it is not open
     Check {
         /// active, slice_ready or telemetry
         #[arg(long, value_name = "GATE")]
         gate: Gate,
         #[command(flatten)]
         files: HostFiles,
-        /// Format of the output
+        /// Output format
         #[arg(short, long, value_enum, default_value_t = Output::Json)]
         output: Output,
     },
@@ -103,10 +103,10 @@ enum Command {
 /// Where the files of the host are.
 #[derive(Args)]
 struct HostFiles {
-    /// Folder that is the host's / [default: /]
+    /// Root folder of the host [default: /]
     #[arg(long, value_name = "DIR", value_parser = absolute())]
     root: Option<PathBuf>,
-    /// Folder of sysfs, when not sys below the root
+    /// Folder of sysfs [default: sys below the root]
     #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
     sysfs: Option<PathBuf>,
 }
@@ -119,42 +119,42 @@ impl HostFiles {
 
 #[derive(Subcommand)]
 enum BundleCommand {
-    /// Run the bundle in a folder, and what it requires; exit code 4 when a phase failed
+    /// Run the bundle in a folder and the bundles it requires; exit code 4 if a phase failed
     Run(BundleRun),
-    /// Fetch, verify, install and run the bundle of the user-data; exit code 4 when a phase failed
+    /// Download, verify, install and run the user-data bundle; exit code 4 if a phase failed
     Boot(BundleBoot),
-    /// Verify a bundle's file and its signature, and unpack it
+    /// Verify a bundle file and its signature, and unpack it
     Unpack(BundleUnpack),
 }
 
 #[derive(Args)]
 struct BundleRun {
-    /// The bundle's folder
+    /// Bundle folder
     #[arg(value_name = "DIR", value_parser = absolute())]
     folder: PathBuf,
-    /// Folder that is the host's / [default: /]
+    /// Root folder of the host [default: /]
     #[arg(long, value_name = "DIR", value_parser = absolute())]
     root: Option<PathBuf>,
-    /// Folder of required bundles [default: beside the bundle]
+    /// Folder of required bundles [default: the bundle's parent folder]
     #[arg(long, value_name = "DIR", value_parser = absolute())]
     bundles: Option<PathBuf>,
-    /// Folder of sysfs, when not sys below the root
+    /// Folder of sysfs [default: sys below the root]
     #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
     sysfs: Option<PathBuf>,
-    /// Name of the site [default: that of the deployment]
+    /// Site name [default: from the deployment]
     #[arg(long, env = "GPUAAS_SITE")]
     site: Option<String>,
-    /// Short hostname [default: that of the deployment, else of /etc/hostname]
+    /// Short hostname [default: from the deployment, else from /etc/hostname]
     #[arg(long, env = "GPUAAS_HOSTNAME")]
     hostname: Option<String>,
-    /// Id of the run that deployed the host [default: that of the deployment]
+    /// ID of the run that deployed the host [default: from the deployment]
     #[arg(long, env = "GPUAAS_RUN_ID")]
     run_id: Option<String>,
-    /// A value for one of its inputs, which the host stores [default: the stored value, else the
-    /// input's default]
+    /// Value for a bundle input, stored on the host [default: the stored value, else the input's
+    /// default]
     #[arg(long, value_name = "INPUT=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
-    /// File with values for its inputs: a JSON object of strings
+    /// File with input values: a JSON object of strings
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
 }
@@ -164,32 +164,32 @@ struct BundleBoot {
     /// Configuration that cloud-init wrote
     #[arg(long, value_name = "FILE", default_value = "/etc/gpuaas/bootstrap.json")]
     config: PathBuf,
-    /// Folder that is the host's / [default: /]
+    /// Root folder of the host [default: /]
     #[arg(long, value_name = "DIR", value_parser = absolute())]
     root: Option<PathBuf>,
-    /// Folder of sysfs, when not sys below the root
+    /// Folder of sysfs [default: sys below the root]
     #[arg(long, value_name = "DIR", env = "GPUAAS_SYSFS", value_parser = absolute())]
     sysfs: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct BundleUnpack {
-    /// The bundle's file
+    /// Bundle file
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Folder to create
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// name@version that the bundle has to have
+    /// Expected name@version of the bundle
     #[arg(long)]
     bundle: String,
-    /// SHA-256 that the file has to have
+    /// Expected SHA-256 of the file
     #[arg(long)]
     digest: Digest,
     /// Signature of the bundle
     #[arg(long, value_name = "FILE", requires = "trust")]
     signature: Option<PathBuf>,
-    /// File with the trusted keys, a JSON list; with it a signature is required
+    /// File with trusted keys, a JSON list; requires --signature
     #[arg(long, value_name = "FILE", requires = "signature")]
     trust: Option<PathBuf>,
 }
@@ -200,7 +200,7 @@ fn absolute() -> impl TypedValueParser<Value = PathBuf> {
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write INPUT=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected INPUT=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -219,10 +219,10 @@ enum Failure {
     Bundle(#[from] BundleError),
     #[error(transparent)]
     Boot(#[from] BootError),
-    #[error("the bundle is refused: {0}")]
+    #[error("rejected the bundle: {0}")]
     Refused(String),
     #[error(
-        "{ROOT_VARIABLE} is {}, and this program does not follow it: name the folder with --root \
+        "{ROOT_VARIABLE} is set to {}, but this program ignores it: pass the folder with --root \
          (run: --host-root), or unset the variable to work on this machine", .0.display()
     )]
     OtherRoot(PathBuf),
@@ -246,7 +246,7 @@ fn disable_core_dumps() -> io::Result<()> {
 fn main() -> ExitCode {
     if let Err(error) = disable_core_dumps() {
         // When standard error is closed, nobody can be told.
-        drop(writeln!(io::stderr(), "gpuaas-node-agent: core dumps stay enabled: {error}"));
+        drop(writeln!(io::stderr(), "gpuaas-node-agent: cannot disable core dumps: {error}"));
     }
     let result = match Arguments::parse().command {
         Command::Run { config, host_root, sysfs, trial: true, .. } => {
@@ -315,7 +315,7 @@ async fn trial(config: &Path, root: &HostRoot) -> Result<(), Failure> {
 fn guard(state_dir: &Path, executable: &Path) -> Result<(), Failure> {
     init_logging();
     if operate::guard(state_dir, executable)? {
-        print_line("the previous version of the agent is restored")?;
+        print_line("restored the previous version of the agent")?;
     }
     Ok(())
 }
@@ -389,7 +389,7 @@ async fn boot(args: &BundleBoot) -> Result<(), Failure> {
     let folders = HostFolders { root: root(args.root.clone())?, sysfs: args.sysfs.clone() };
     let booted = first_boot::boot(&args.config, folders, environment, &HostClock).await?;
     match booted {
-        None => print_line("no bundle is named"),
+        None => print_line("bootstrap.json names no bundle"),
         Some(report) if report.ended_well() => print_line(&report.summary()),
         Some(report) => Err(Failure::NotDone(report.summary())),
     }
@@ -400,7 +400,7 @@ fn unpack_bundle(args: &BundleUnpack) -> Result<(), Failure> {
     let bytes = std::fs::read(&args.file)?;
     let found = Digest::sha256(&bytes);
     if found != args.digest {
-        return Err(refused(&format!("its digest is {found}, not {}", args.digest)));
+        return Err(refused(&format!("its digest is {found}, expected {}", args.digest)));
     }
     if let (Some(signature), Some(trust)) = (&args.signature, &args.trust) {
         let trusted: Vec<TrustedKey> =
@@ -414,7 +414,7 @@ fn unpack_bundle(args: &BundleUnpack) -> Result<(), Failure> {
     let archive = Archive::read(&bytes).map_err(|e| refused(&e))?;
     let reference = archive.manifest.reference();
     if reference != args.bundle {
-        return Err(refused(&format!("it is {reference}, not {}", args.bundle)));
+        return Err(refused(&format!("it contains {reference}, expected {}", args.bundle)));
     }
     Ok(archive.unpack(&args.into)?)
 }
@@ -431,11 +431,11 @@ async fn check(gate: Gate, root: HostRoot) -> Result<(), Failure> {
         report.checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str());
     let failed: Vec<&str> = failed.collect();
     let text = if failed.is_empty() {
-        "no bundle on this host has a check for it".to_owned()
+        "no bundle on this host checks this gate".to_owned()
     } else {
         failed.join(", ")
     };
-    Err(Failure::NotDone(format!("{} is not open: {text}", gate.as_str())))
+    Err(Failure::NotDone(format!("gate `{}` is not open: {text}", gate.as_str())))
 }
 
 /// Folder of the host: the one that was named, else /. A phase's own variable says that somebody means

@@ -39,19 +39,19 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ControlPlaneError {
     /// The control plane refused; the same call is refused again.
-    #[error("the control plane refused: {0}")]
+    #[error("the control plane refused the request: {0}")]
     Refused(Problem),
     /// The control plane could not be reached, timed out, or answered 408, 425, 429 or 5xx.
-    #[error("the control plane is not available: {0}")]
+    #[error("the control plane is unavailable: {0}")]
     Unavailable(String),
     /// The response is not one of the protocol: it comes from a proxy or another server.
-    #[error("the answer is not the control plane's: {0}")]
+    #[error("invalid response from the control plane: {0}")]
     Malformed(String),
 }
 
 /// An HTTP client cannot be made.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot set up HTTP to the control plane: {0}")]
+#[error("cannot set up the HTTP client: {0}")]
 pub struct SetupError(String);
 
 /// A control plane, reached over a connection pool. Cheap to clone.
@@ -376,9 +376,7 @@ async fn read(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, Contr
                 body.extend_from_slice(&chunk);
             }
             Ok(Some(_)) => {
-                return Err(ControlPlaneError::Malformed(format!(
-                    "it has more than {max_bytes} bytes"
-                )));
+                return Err(ControlPlaneError::Malformed(format!("larger than {max_bytes} bytes")));
             }
             Ok(None) => return Ok(body),
             Err(error) => {

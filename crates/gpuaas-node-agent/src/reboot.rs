@@ -30,18 +30,20 @@ const COUNT_FILE: &str = "reboots";
 /// Starts the host again where something asks for it. Where the host is this machine, this ends with
 /// it, and [`look_after_boot`] goes on.
 pub(crate) async fn run(host: &Host, env: &AgentEnv) -> TaskResult {
-    let Some(root) = host.root() else { return refused("host_not_live", "it has no files") };
+    let Some(root) = host.root() else {
+        return refused("host_not_live", "a simulated host has no files");
+    };
     let pending = PendingReboot::from_host(root);
     if pending.bundles.is_empty() {
         return TaskResult {
             succeeded: true,
-            message: "nothing on the host asks for a reboot".to_owned(),
+            message: "no reboot is needed".to_owned(),
             findings: vec![reasons_finding(root)],
             ..TaskResult::default()
         };
     }
     if pending.boot_id.is_none() {
-        return refused("boot_unknown", "the host does not say which boot it is in");
+        return refused("boot_unknown", "the host reports no boot ID");
     }
     let runner = match CommandRunner::with_systemd(host) {
         Ok(runner) => runner,
@@ -50,7 +52,7 @@ pub(crate) async fn run(host: &Host, env: &AgentEnv) -> TaskResult {
     if let Err((code, why)) = count_reboot(env.state_dir.as_deref()) {
         return refused(code, &why);
     }
-    tracing::warn!(why = pending.why, "the host is started again");
+    tracing::warn!(why = pending.why, "rebooting the host");
     if let Err(error) = runner.run("systemctl", &["reboot"], COMMAND_SECONDS).await {
         return refused(error.code(), &error.to_string());
     }
@@ -61,19 +63,19 @@ pub(crate) async fn run(host: &Host, env: &AgentEnv) -> TaskResult {
             return look_after_boot(host, &pending).await;
         }
     }
-    refused("reboot_did_not_happen", "systemd took the reboot, and the host is up still")
+    refused("reboot_did_not_happen", "systemd accepted the reboot, but the host is still up")
 }
 
 /// Notes one more reboot of this system.
 fn count_reboot(state_dir: Option<&Path>) -> Result<(), (&'static str, String)> {
     let Some(folder) = state_dir else {
-        return Err(("state_unwritable", "the agent has no folder to count reboots in".to_owned()));
+        return Err(("state_unwritable", "the agent has no state folder".to_owned()));
     };
     let path = folder.join(COUNT_FILE);
     let count = std::fs::read_to_string(&path).unwrap_or_default();
     let count: u32 = count.trim().parse().unwrap_or_default();
     if count >= MAX_REBOOTS {
-        return Err(("reboots_exhausted", format!("it was started again {count} times by now")));
+        return Err(("reboots_exhausted", format!("the host was already rebooted {count} times")));
     }
     atomic_file::replace(&path, format!("{}\n", count + 1).as_bytes())
         .map_err(|error| ("state_unwritable", error.to_string()))
@@ -81,7 +83,9 @@ fn count_reboot(state_dir: Option<&Path>) -> Result<(), (&'static str, String)> 
 
 /// After the boot: the bundles that asked for it run once more, and what asks still is the result.
 pub(crate) async fn look_after_boot(host: &Host, pending: &PendingReboot) -> TaskResult {
-    let Some(root) = host.root() else { return refused("host_not_live", "it has no files") };
+    let Some(root) = host.root() else {
+        return refused("host_not_live", "a simulated host has no files");
+    };
     let mut findings = Vec::new();
     for name in &pending.bundles {
         let context = BundleContext::of_rerun(host, root);
@@ -92,7 +96,7 @@ pub(crate) async fn look_after_boot(host: &Host, pending: &PendingReboot) -> Tas
         };
         let seen = seen.chars().take(2000).collect();
         findings.push(Finding {
-            name: format!("bundle {name} after the boot"),
+            name: format!("bundle {name} after reboot"),
             passed: Some(ended_well),
             seen,
         });

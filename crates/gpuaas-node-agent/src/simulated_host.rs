@@ -82,12 +82,12 @@ pub async fn run(
         let life = Box::pin(life);
         let (ended, ()) = tokio::join!(life, enrolled);
         if let Err(error) = ended {
-            let message = format!("the agent ended: {error}");
+            let message = format!("the agent stopped: {error}");
             reporter.report(BootstrapPhase::NodeBootstrap, ProgressStatus::Failed, &message).await;
         }
     });
     if shutdown.run_until_cancelled(boot).await.is_none() {
-        debug!("a simulated host was told to stop");
+        debug!("stopping a simulated host");
     }
 }
 

@@ -89,7 +89,7 @@ impl TaskJournal {
             _ => slice_file(folder, id),
         };
         if let Err(error) = atomic_file::remove_if_there(&path) {
-            tracing::warn!(%error, task = %id, "the entry of a finished task cannot be removed");
+            tracing::warn!(%error, task = %id, "cannot remove the entry of a finished task");
         }
     }
 }

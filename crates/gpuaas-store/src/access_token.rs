@@ -89,7 +89,7 @@ impl Store {
                     )
                     .await?;
                 if made == 0 {
-                    let detail = format!("there is a token of the name {}", row.name);
+                    let detail = format!("a token named {} already exists", row.name);
                     return Err(StoreError::conflict(ProblemCode::TokenNameTaken, detail));
                 }
                 audit::append(conn, now, &entry).await

@@ -62,7 +62,7 @@ pub struct AuditFilter {
     pub actor: Option<String>,
     /// Only what was done at this moment or later.
     pub since: Option<Timestamp>,
-    /// Only what this lets pass.
+    /// Filter expression.
     pub expression: Option<ListFilter>,
 }
 

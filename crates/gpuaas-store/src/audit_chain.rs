@@ -95,7 +95,7 @@ impl Store {
             ends = Some(read_ends(&mut cols)?);
             items.extend(read_row(cols)?);
         }
-        let missing = || StoreError::corrupt("audit_head", "it has no row");
+        let missing = || StoreError::corrupt("audit_head", "row is missing");
         let (head, anchor) = ends.ok_or_else(missing)?;
         Ok(AuditChainRows { items, head, anchor })
     }

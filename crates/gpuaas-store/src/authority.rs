@@ -259,7 +259,7 @@ impl Store {
                     return Err(StoreError::conflict(ProblemCode::AuthorityStaged, detail));
                 }
                 if !insert(conn, now, (generation, AuthorityState::Staged), &new).await? {
-                    let detail = format!("authority {generation} is there already");
+                    let detail = format!("authority {generation} already exists");
                     return Err(StoreError::conflict(ProblemCode::AuthorityStaged, detail));
                 }
                 raise_floor(conn).await?;
@@ -329,7 +329,7 @@ impl Store {
                 let known = all(conn).await?;
                 let retiring = of_state(&known, AuthorityState::Retiring);
                 let Some(leaves) = retiring.or(of_state(&known, AuthorityState::Staged)) else {
-                    let detail = "one certificate authority is trusted, and it signs";
+                    let detail = "only the active certificate authority is trusted";
                     return Err(StoreError::conflict(ProblemCode::NoAuthorityRetiring, detail));
                 };
                 let generation = leaves.view.generation;
@@ -339,8 +339,8 @@ impl Store {
                     if let Some(since) = taken_over_since(&known) {
                         left.extend(to_enroll(conn, now, since).await?);
                     }
-                    let why = "these nodes have a certificate of it, trust nothing else, or may still \
-                               enroll with user-data of before";
+                    let why = "these nodes have a certificate from it, trust no other authority, \
+                               or may still enroll with older user-data";
                     check_left(left, ProblemCode::AuthorityInUse, why)?;
                 }
                 let sql = "UPDATE node_certificate SET ended_as = 'revoked', ended_at = $2, \

@@ -261,7 +261,7 @@ async fn create(
         && !audit::insert_response(conn, now, key, &request.accepted).await?
     {
         let earlier = audit::read_response(conn, key).await?;
-        return earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"));
+        return earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "row is missing"));
     }
     let made = conn
         .execute(
@@ -282,7 +282,7 @@ async fn create(
         )
         .await?;
     if made == 0 {
-        let detail = format!("a batch named {} exists", request.spec.name);
+        let detail = format!("a batch named {} already exists", request.spec.name);
         return Err(StoreError::conflict(ProblemCode::BatchNameTaken, detail));
     }
     let mut members = Vec::new();
@@ -341,7 +341,7 @@ async fn start_member(
         .await?;
     if taken != 1 || free != 1 {
         return Err(batch_moved(format!(
-            "member {position} of batch {} no longer waits",
+            "member {position} of batch {} is no longer waiting",
             batch.id
         )));
     }
@@ -401,7 +401,7 @@ async fn apply_command(
         _ if batch.ended_at.is_some() => {
             return Err(StoreError::conflict(
                 ProblemCode::BatchOver,
-                format!("batch {name} is done"),
+                format!("batch {name} is already done"),
             ));
         }
         (OperatorBatchCommand::Resume { .. }, None) => {
@@ -409,7 +409,7 @@ async fn apply_command(
             return Err(StoreError::conflict(ProblemCode::BatchNotStopped, detail));
         }
         (OperatorBatchCommand::Stop, Some(stop)) => {
-            let detail = format!("batch {name} is stopped: {}", stop.text);
+            let detail = format!("batch {name} is already stopped: {}", stop.text);
             return Err(StoreError::conflict(ProblemCode::BatchStopped, detail));
         }
         (OperatorBatchCommand::Resume { profile_revision }, Some(_)) => profile_revision,

@@ -57,7 +57,7 @@ impl Store {
             let text = self.open_sealed(*owner, BMC_ACCESS, sealed)?;
             let access = serde_json::from_str(text.expose_secret());
             let access = access.map_err(|error| {
-                StoreError::corrupt(format!("login at the BMC of node {owner}"), error)
+                StoreError::corrupt(format!("BMC login of node {owner}"), error)
             })?;
             known.insert(NodeId(*owner), access);
         }
@@ -73,7 +73,7 @@ impl Store {
         let mut sealed = Vec::new();
         for note in &notes {
             let text = serde_json::to_string(&note.access);
-            let text = text.map_err(|error| StoreError::corrupt("login at a BMC", error))?;
+            let text = text.map_err(|error| StoreError::corrupt("BMC login", error))?;
             sealed.push(self.seal(note.node_id.0, BMC_ACCESS, &SecretString::from(text))?);
         }
         self.write(move |conn| {

@@ -140,12 +140,13 @@ impl Store {
                         args![&new.digest, &new.reference],
                     )
                     .await?;
-                let holder = holder.ok_or_else(|| StoreError::corrupt("bundle", "it is gone"))?;
+                let holder =
+                    holder.ok_or_else(|| StoreError::corrupt("bundle", "row is missing"))?;
                 let digest: String = holder.cols().next()?;
                 if digest == new.digest {
                     return Ok(false);
                 }
-                let detail = format!("{} is published with digest {digest}", new.reference);
+                let detail = format!("{} is already published with digest {digest}", new.reference);
                 Err(StoreError::conflict(ProblemCode::BundleVersionTaken, detail))
             })
         })

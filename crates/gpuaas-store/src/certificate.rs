@@ -63,7 +63,7 @@ pub(crate) fn read_certificate(mut cols: Cols<'_>) -> Result<StoredCertificate, 
 }
 
 fn revoked_error() -> StoreError {
-    StoreError::conflict(ProblemCode::CertificateRevoked, "the certificate has just been withdrawn")
+    StoreError::conflict(ProblemCode::CertificateRevoked, "the certificate has just been revoked")
 }
 
 async fn renew(

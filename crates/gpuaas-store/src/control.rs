@@ -29,7 +29,7 @@ async fn read_control(conn: &mut Conn, region: &str) -> Result<ControlRecord, St
     conn.execute(sql, new).await?;
     let sql = "SELECT control FROM region_control WHERE region = $1 {LOCK}";
     let row = conn.first(sql, args![region]).await?;
-    row.ok_or_else(|| StoreError::corrupt("region_control", "it has no row"))?.cols().json()
+    row.ok_or_else(|| StoreError::corrupt("region_control", "row is missing"))?.cols().json()
 }
 
 async fn put_control(
@@ -200,7 +200,7 @@ pub(crate) async fn server_place(conn: &mut Conn) -> Result<String, StoreError> 
     let sql = "SELECT system_identifier::text || '/' || oid::text FROM pg_control_system(), \
                pg_database WHERE datname = current_database()";
     let row = conn.first(sql, args![]).await?;
-    row.ok_or_else(|| StoreError::corrupt("pg_database", "it has no row"))?.cols().next()
+    row.ok_or_else(|| StoreError::corrupt("pg_database", "row is missing"))?.cols().next()
 }
 
 /// Takes the regions that this database changes with a higher term: another copy of it that runs all

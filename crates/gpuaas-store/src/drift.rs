@@ -200,8 +200,8 @@ async fn record_finding(
         )
         .await?;
         if !same {
-            let by = user.map(|user| format!(", by {user}")).unwrap_or_default();
-            let text = format!("{kind}: {found}, where {expected} was remembered{by}");
+            let by = user.map(|user| format!(", changed by {user}")).unwrap_or_default();
+            let text = format!("{kind}: {found}, expected {expected}{by}");
             lines.push(line(now, TimelineCode::DriftFound, text));
             quarantine = quarantine.or((*action == DriftAction::Quarantine).then_some(*kind));
         }
@@ -212,7 +212,7 @@ async fn record_finding(
             args![node_id.0, kind.as_str()],
         )
         .await?;
-        let text = format!("{kind} is over: {} no longer holds", old.found);
+        let text = format!("{kind} resolved: {} no longer applies", old.found);
         lines.push(line(now, TimelineCode::DriftResolved, text));
     }
     adopt_changes(conn, now, finding, site_id, &mut lines).await?;
@@ -221,7 +221,7 @@ async fn record_finding(
         lines.push(line(
             now,
             TimelineCode::Quarantined,
-            format!("the site's policy for {kind} says so"),
+            format!("required by the site's policy for {kind}"),
         ));
     }
     Ok(lines)
@@ -258,8 +258,9 @@ async fn adopt_changes(
     lines.extend(adopted.map(|text| line(now, TimelineCode::DriftAdopted, text.clone())));
     if let Some(machine) = &finding.remember {
         for report in gate::retag(conn, now, node_id, &machine.tags).await? {
-            let word = if report.passed { "open" } else { "shut" };
-            let text = format!("{} is {word} by the tags of the machine", report.gate.as_str());
+            let word = if report.passed { "open" } else { "closed" };
+            let name = report.gate.as_str();
+            let text = format!("gate `{name}` is {word} according to the machine's tags");
             lines.push(line(now, TimelineCode::gate(report.gate, report.passed), text));
         }
     }
@@ -274,16 +275,12 @@ async fn adopt_changes(
         )
         .await?;
     let line = if changed == 1 {
-        line(
-            now,
-            TimelineCode::DriftAdopted,
-            format!("the name {hostname} is taken over from MAAS"),
-        )
+        line(now, TimelineCode::DriftAdopted, format!("adopted the hostname {hostname} from MAAS"))
     } else {
         line(
             now,
             TimelineCode::DriftNotAdopted,
-            format!("the name {hostname} belongs to another node"),
+            format!("cannot adopt the hostname {hostname}: another node has it"),
         )
     };
     lines.push(line);

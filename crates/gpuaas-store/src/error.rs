@@ -7,13 +7,13 @@ use gpuaas_types::codes::ProblemCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRejection {
     /// No such credential, or not for this purpose, or not for this run.
-    #[error("the token is not known")]
+    #[error("unknown token")]
     Unknown,
     /// It worked before and works only once.
-    #[error("the token was used already")]
+    #[error("the token was already used")]
     Used,
     /// It worked for another key, and its run is still open.
-    #[error("the token was used with another key")]
+    #[error("the token was already used with another key")]
     OtherKey,
     /// Its time is over: of a run, which is parked and has been left alone for too long.
     #[error("the token has expired: its run is parked")]
@@ -22,10 +22,10 @@ pub enum TokenRejection {
     #[error("the token was revoked")]
     Revoked,
     /// Its time has not come.
-    #[error("the token is not usable yet")]
+    #[error("the token is not valid yet")]
     NotYet,
     /// The run it was made for has ended.
-    #[error("the run of the token is over")]
+    #[error("the token's run is over")]
     RunOver,
 }
 
@@ -57,7 +57,7 @@ pub enum StoreError {
         detail: String,
     },
     /// No such resource exists.
-    #[error("there is no {what} {key}")]
+    #[error("{what} {key} does not exist")]
     NotFound {
         /// Kind of the resource, such as `node`.
         what: &'static str,
@@ -65,20 +65,20 @@ pub enum StoreError {
         key: String,
     },
     /// Another worker holds the lease now. Drop the work: nothing of this write was kept.
-    #[error("the lease is held by another worker")]
+    #[error("another worker holds the lease")]
     LeaseLost,
     /// A credential was refused.
     #[error("{0}")]
     Token(TokenRejection),
     /// The database did not answer or refused to work. For a write, whether it was kept is
     /// unknown; trying again later is right.
-    #[error("the database is not available: {detail}")]
+    #[error("the database is unavailable: {detail}")]
     Unavailable {
         /// The database's own words.
         detail: String,
     },
     /// The disk of the database is full. Nothing of a write was kept.
-    #[error("the disk of the database is full: {detail}")]
+    #[error("the database disk is full: {detail}")]
     DiskFull {
         /// The database's own words.
         detail: String,
@@ -92,7 +92,7 @@ pub enum StoreError {
         message: String,
     },
     /// What is stored cannot be understood: a bug, or a database of another version.
-    #[error("stored {what} cannot be understood: {detail}")]
+    #[error("invalid stored {what}: {detail}")]
     Corrupt {
         /// Name of the stored value.
         what: String,
@@ -153,7 +153,7 @@ impl StoreError {
     pub(crate) fn check_revision(seen: Option<i64>, found: i64) -> Result<(), Self> {
         match seen {
             Some(seen) if seen != found => {
-                let detail = format!("revision {seen} was read, and the newest one is {found}");
+                let detail = format!("expected revision {seen}, but the current one is {found}");
                 Err(Self::conflict(ProblemCode::RevisionChanged, detail))
             }
             _ => Ok(()),
@@ -175,11 +175,11 @@ impl StoreError {
     /// The tables could not be brought up to date; `newer`: a later version made them.
     pub(crate) fn migration_failed(error: &dyn std::fmt::Display, newer: bool) -> Self {
         let hint = if newer {
-            "the database was used by a newer gpuaas: start that version"
+            "start the newer gpuaas version that last used this database"
         } else {
             "check that the database belongs to gpuaas and that its user may create tables"
         };
-        let detail = format!("the tables of the database could not be brought up to date: {error}");
+        let detail = format!("cannot upgrade the database tables: {error}");
         Self::open("migration_failed", detail, hint)
     }
 

@@ -188,13 +188,13 @@ impl Store {
         self.write(move |conn| {
             Box::pin(async move {
                 if !insert(conn, now, &sink, sealed).await? {
-                    let detail = format!("there is a sink of the name {}", sink.name);
+                    let detail = format!("a sink named {} already exists", sink.name);
                     return Err(StoreError::conflict(ProblemCode::EventSinkNameTaken, detail));
                 }
                 audit::append(conn, now, &entry).await?;
                 let sql = format!("{VIEW} WHERE sink.id = $1");
                 let row = conn.first(sql, args![sink.id.0]).await?;
-                read_view(row.ok_or_else(|| StoreError::corrupt("sink", "it is gone"))?.cols())
+                read_view(row.ok_or_else(|| StoreError::corrupt("sink", "row is missing"))?.cols())
             })
         })
         .await

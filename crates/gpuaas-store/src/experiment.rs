@@ -119,7 +119,7 @@ async fn insert(
     let sql = "INSERT INTO experiment (name, site_id, spec, state, created_by, requester, reason, \
                created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
     if conn.execute(sql, values).await? == 0 {
-        let detail = format!("an experiment named {} exists", new.name);
+        let detail = format!("an experiment named {} already exists", new.name);
         return Err(StoreError::conflict(ProblemCode::ExperimentNameTaken, detail));
     }
     for run in runs {

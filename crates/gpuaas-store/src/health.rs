@@ -25,7 +25,7 @@ impl Store {
     pub async fn health_check(&self, now: Timestamp, limit: Duration) -> Result<(), StoreError> {
         timeout(limit, self.write_and_read_back(now)).await.unwrap_or_else(|_| {
             let seconds = limit.as_secs_f64();
-            Err(StoreError::unavailable(format!("no row was written and read in {seconds} s")))
+            Err(StoreError::unavailable(format!("no row written and read within {seconds} s")))
         })
     }
 
@@ -57,7 +57,7 @@ impl Store {
         if read >= Some(written) {
             return Ok(());
         }
-        let detail = format!("{written} was written, and {read:?} read");
+        let detail = format!("wrote {written}, but read {read:?}");
         Err(StoreError::corrupt("health check", detail))
     }
 

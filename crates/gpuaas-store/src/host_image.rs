@@ -227,7 +227,7 @@ pub(crate) async fn add_event(
 
 fn changed_meanwhile(image: &StoredImage) -> StoreError {
     let detail = format!(
-        "custom/{} of site {} was changed, deleted or recorded by somebody else meanwhile",
+        "custom/{} of site {} was changed, deleted or recorded by someone else in the meantime",
         image.name, image.site
     );
     StoreError::conflict(ProblemCode::RevisionChanged, detail)

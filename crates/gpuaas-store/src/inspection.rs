@@ -73,7 +73,7 @@ pub async fn inspect_database(url: &str) -> Result<DatabaseInspection, StoreErro
         }
         DatabaseUrl::Postgres(options) => timeout(PATIENCE, inspect_server(*options))
             .await
-            .unwrap_or_else(|_| Err(StoreError::unavailable("it does not answer"))),
+            .unwrap_or_else(|_| Err(StoreError::unavailable("no response"))),
     }
 }
 

@@ -83,7 +83,8 @@ async fn begin(
         return Ok(false);
     }
     if let Some(key) = state.moving() {
-        let detail = format!("values of key {} are being moved to key {}", key.id, key.successor);
+        let detail =
+            format!("the rotation from key {} to key {} has not finished", key.id, key.successor);
         return Err(StoreError::open("key_rotation_unfinished", detail, FINISH));
     }
     if state.former.iter().any(|key| key.id == to) {
@@ -107,14 +108,14 @@ async fn begin(
     Ok(true)
 }
 
-const FINISH: &str = "finish that first: run `gpuaas key rotate --to SOURCE --reason TEXT` as it was \
-                      begun, with that key as the source";
-const LACKING: &str = "start each control plane with both keys first, `gpuaas serve --master-key FORMER \
-                       --master-key NEXT`, and wait a minute for those that were killed; `gpuaas key \
-                       rotate --master-key FORMER --to NEXT --reason TEXT --force` goes on without them, \
-                       and they end";
-const ANOTHER: &str = "name a key that never sealed here: `gpuaas key rotate --to file:PATH --reason \
-                       TEXT` makes the file where it is missing";
+const FINISH: &str = "finish that rotation: run `gpuaas key rotate --to SOURCE --reason TEXT` \
+                      again, with the new key as SOURCE";
+const LACKING: &str = "first start each control plane with both keys, `gpuaas serve --master-key \
+                       FORMER --master-key NEXT`, and wait a minute until killed ones expire; \
+                       `gpuaas key rotate --master-key FORMER --to NEXT --reason TEXT --force` \
+                       continues without them, and they stop";
+const ANOTHER: &str = "use a key that never sealed this database: `gpuaas key rotate --to file:PATH --reason \
+                       TEXT` creates the file if it does not exist";
 
 /// Every value that is not sealed with `sealing`, by table.
 async fn counts(conn: &mut Conn) -> Result<Vec<SealedCount>, StoreError> {
@@ -149,9 +150,9 @@ async fn end(conn: &mut Conn, now: Timestamp, entry: NewAuditEntry) -> Result<u6
     Ok(values)
 }
 
-const LEFT: &str = "where you have that key, move its values: `gpuaas key rotate --master-key SOURCE --to \
-                    SOURCE --reason TEXT`, with that key as --master-key and the one that seals as --to; \
-                    `gpuaas key show` counts what is left";
+const LEFT: &str = "if you have that key, move its values: `gpuaas key rotate --master-key SOURCE --to \
+                    SOURCE --reason TEXT`, with that key as --master-key and the current one as --to; \
+                    `gpuaas key show` counts the remaining values";
 
 impl Store {
     /// Which master keys the database was sealed with.
@@ -189,7 +190,7 @@ impl Store {
         force: bool,
     ) -> Result<bool, StoreError> {
         if self.key().find(to).is_none() {
-            let detail = format!("key {to} is none of those at hand");
+            let detail = format!("key {to} is not among the loaded master keys");
             return Err(StoreError::open("master_key_wrong", detail, ANOTHER));
         }
         let id = to.to_owned();
@@ -214,7 +215,7 @@ impl Store {
                 let state = read_state(conn).await?;
                 let to = ring
                     .find(&state.sealing)
-                    .ok_or_else(|| StoreError::corrupt("master key", "another key seals by now"))?;
+                    .ok_or_else(|| StoreError::corrupt("master key", "the sealing key changed"))?;
                 let mut moved = 0;
                 for former in ring.ids().iter().filter(|id| **id != state.sealing) {
                     let Some(from) = ring.find(former) else { continue };
@@ -272,11 +273,11 @@ impl Store {
         match self.check_master_keys().await {
             Ok(()) => refused,
             Err(error @ StoreError::Conflict { .. }) => {
-                tracing::error!(%error, "a secret was not written");
+                tracing::error!(%error, "could not write a secret");
                 error
             }
             Err(error) => {
-                tracing::warn!(%error, "which master key seals could not be read");
+                tracing::warn!(%error, "cannot read which master key is current");
                 refused
             }
         }

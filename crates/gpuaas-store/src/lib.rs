@@ -180,7 +180,7 @@ pub use tables::run::{NewRun, Transition};
 pub use tables::run_moment::RunMoments;
 pub use tables::slice_claim::{NewSlotClaim, SlotClaim, SlotClaimRelease};
 pub use tables::slice_run::{SliceTaskState, StoredSliceRun};
-pub use tables::slice_topology::SliceTopology;
+pub use tables::slice_topology::{BlockedSlotMap, SliceTopology};
 pub use tables::token::{NewToken, TokenGrant, TokenPurpose};
 pub use timeline::StoredTimelineEvent;
 pub use token::{EnrolledAgent, NewAgentCredential, NewEnrollment, sha256};

@@ -178,7 +178,7 @@ pub(crate) fn with_filter(
             format!("AND ({})", condition(&filter.expression, values)?)
         }
         Some(filter) => {
-            let text = format!("a filter of {} asks for {list}", filter.list);
+            let text = format!("a filter for {} was used on {list}", filter.list);
             return Err(StoreError::corrupt("filter", text));
         }
     };

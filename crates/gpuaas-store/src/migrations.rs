@@ -121,9 +121,9 @@ pub(crate) fn migrator(changes: &[&SchemaChange]) -> Migrator {
 pub(crate) fn schema_contracted(floor: i64, known: i64) -> StoreError {
     StoreError::open(
         CommandCode::SchemaContracted.as_str(),
-        format!("the tables went on without migration {known}: {floor} is to be known"),
+        format!("the database requires migration {floor}, but this version knows only {known}"),
         "start the version that the other control planes of the database run: `gpuaas doctor \
-         --database URL` on their host names it",
+         --database URL` on one of their hosts shows it",
     )
 }
 

@@ -243,7 +243,7 @@ async fn replayed(
     }
     let earlier = audit::read_response(conn, key).await?;
     let accepted =
-        earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"))?;
+        earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "row is missing"))?;
     Ok(Some(AcceptedOnboarding { accepted, replayed: true }))
 }
 
@@ -305,7 +305,7 @@ async fn onboard_again(
     let state: NodeState = row.cols().enum_str()?;
     insert_run(conn, now, node.id, (node.site_id, node.profile_id), run).await?;
     if !from.contains(&state) {
-        let detail = format!("the node is {state}, and an onboarding needs another state");
+        let detail = format!("the node is {state}; it cannot be onboarded in this state");
         return Err(StoreError::conflict(ProblemCode::NodeStateForbids, detail));
     }
     if let Some(error) = address_in_use(conn, node.site_id, node.id, &node.hardware).await? {
@@ -348,7 +348,7 @@ async fn start_run(
     let state: NodeState = cols.enum_str()?;
     insert_run(conn, now, *node_id, (site_id, profile_id), run).await?;
     if !from.contains(&state) {
-        let detail = format!("the node is {state}, and a {} needs another state", run.kind);
+        let detail = format!("the node is {state}; {} is not possible in this state", run.kind);
         return Err(StoreError::conflict(ProblemCode::NodeStateForbids, detail));
     }
     conn.execute(

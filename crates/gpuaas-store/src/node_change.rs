@@ -79,7 +79,7 @@ async fn change(
     if let Some((run_id, status)) = node.run
         && status != RunStatus::Parked
     {
-        let detail = format!("run {run_id} is {status}; what it works with does not change");
+        let detail = format!("run {run_id} is {status}; the node can change once it is parked");
         return Err(StoreError::conflict(ProblemCode::NodeHasOpenRun, detail));
     }
     let site_id = change.site_id.unwrap_or(node.site_id);
@@ -105,7 +105,7 @@ async fn change(
     }
     if let Some(report) = &change.report {
         let Some((run_id, _)) = node.run else {
-            let detail = format!("node {} has no run that would go by it", node.hostname);
+            let detail = format!("node {} has no open run to apply the change to", node.hostname);
             return Err(StoreError::conflict(ProblemCode::RunNotParked, detail));
         };
         append_reports(conn, now, run_id, report).await?;
@@ -125,13 +125,13 @@ async fn move_to_site(
 ) -> Result<(), StoreError> {
     let forbids = |detail: String| StoreError::conflict(ProblemCode::NodeBound, detail);
     if let Some(system_id) = &node.system_id {
-        return Err(forbids(format!("machine {system_id} of its site is bound to the node")));
+        return Err(forbids(format!("the node is bound to machine {system_id} of its site")));
     }
     let waits = "SELECT batch.name FROM batch_member JOIN batch ON batch.id = batch_member.batch_id \
          WHERE batch_member.node_id = $1 AND batch_member.run_id IS NULL AND batch.ended_at IS NULL";
     if let Some(row) = conn.first(waits, args![id.0]).await? {
         let batch: String = row.cols().next()?;
-        return Err(forbids(format!("it waits for its turn in batch {batch} of its site")));
+        return Err(forbids(format!("the node is waiting in batch {batch} of its site")));
     }
     if let Some(error) = hostname_in_use(conn, site_id, &node.hostname).await? {
         return Err(error);
@@ -144,7 +144,7 @@ async fn move_to_site(
         .ok_or_else(|| StoreError::not_found("run", run_id))?;
     let mut state: RunState = row.cols().json()?;
     if state.intended_at.contains_key(&EffectKind::CreateMachine) {
-        return Err(forbids(format!("run {run_id} asked MAAS to make a machine at its site")));
+        return Err(forbids(format!("run {run_id} asked MAAS to create a machine in its site")));
     }
     // From the beginning: nobody may have followed the feed of the other site yet.
     state.look_again(now);
@@ -160,7 +160,7 @@ async fn move_to_site(
         ],
     )
     .await?;
-    let cause = "the node has another site".to_owned();
+    let cause = "the node moved to another site".to_owned();
     append_transitions(conn, run_id, &[Transition { step: Step::Accept, at: now, cause }]).await
 }
 

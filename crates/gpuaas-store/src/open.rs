@@ -143,10 +143,10 @@ impl Store {
         let Err(missing) = self.key().take_word(&state) else { return Ok(()) };
         let is_former = |id: &String| state.former.iter().any(|key| key.id == *id);
         let hint = if self.key().ids().iter().any(is_former) {
-            "the master key was changed: name the former one and the one that came after it, `--master-key \
-             FORMER --master-key NEXT`, until `gpuaas key show` says that no value is of the former one"
+            "pass the former master key and its successor, `--master-key FORMER --master-key NEXT`, until \
+             `gpuaas key show` reports no values of the former key"
         } else {
-            "start with the master key file that was made together with this database"
+            "start with the master key file that was created with this database"
         };
         Err(StoreError::open("master_key_wrong", missing, hint))
     }
@@ -175,7 +175,7 @@ impl DatabaseUrl {
         if url.starts_with("postgres:") || url.starts_with("postgresql:") {
             // The parser's words may quote the URL, and that may hold a password.
             let options = PgConnectOptions::from_str(url).map_err(|_| {
-                let detail = "the PostgreSQL URL cannot be read".to_owned();
+                let detail = "invalid PostgreSQL URL".to_owned();
                 StoreError::open("database_url_invalid", detail, hint)
             })?;
             return Ok(Self::Postgres(Box::new(options)));
@@ -184,11 +184,11 @@ impl DatabaseUrl {
         let path = path.unwrap_or(url);
         if path.contains("://") {
             let scheme = path.split("://").next().unwrap_or_default();
-            let detail = format!("{scheme:?} is not a database that GPUaaS knows");
+            let detail = format!("unsupported database type {scheme:?}");
             return Err(StoreError::open("database_url_invalid", detail, hint));
         }
         if path.is_empty() || path.contains(":memory:") {
-            let detail = "an SQLite database needs the path of a file".to_owned();
+            let detail = "an SQLite database needs a file path".to_owned();
             return Err(StoreError::open("database_url_invalid", detail, hint));
         }
         Ok(Self::File(PathBuf::from(path)))
@@ -261,7 +261,7 @@ fn damaged(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
 fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
     StoreError::open(
         "database_unwritable",
-        format!("the database file {} cannot be opened: {error}", path.display()),
-        "make its folder, and let this user write there; or name another file",
+        format!("cannot open the database file {}: {error}", path.display()),
+        "create its folder and make it writable for this user, or use another file",
     )
 }

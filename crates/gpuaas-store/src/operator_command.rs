@@ -41,7 +41,7 @@ pub enum OperatorCommand {
     },
     /// Have a machine that is in use, as it is owned at this moment; a parked run goes on.
     TakeOver {
-        /// MAAS' identifier of the machine.
+        /// System ID of the machine in MAAS.
         system_id: String,
         /// MAAS user that owns it; none: nobody does.
         owner: Option<String>,
@@ -94,15 +94,15 @@ impl IssuedCommand {
                 (TimelineCode::RunResumed, format!("{actor} resumed the run: {reason}"))
             }
             OperatorCommand::Retry => {
-                (TimelineCode::RunRetried, format!("{actor} has the run try again: {reason}"))
+                (TimelineCode::RunRetried, format!("{actor} retried the run: {reason}"))
             }
             OperatorCommand::Cancel { leave_machine } => {
-                let machine = if *leave_machine { ", leaving the machine as it is" } else { "" };
-                (TimelineCode::CancelAsked, format!("{actor} cancels the run{machine}: {reason}"))
+                let machine = if *leave_machine { ", leaving the machine unchanged" } else { "" };
+                (TimelineCode::CancelAsked, format!("{actor} cancelled the run{machine}: {reason}"))
             }
             OperatorCommand::SkipCheck { check, until } => (
                 TimelineCode::CheckSkipped,
-                format!("{actor} skips check {check} until {until}: {reason}"),
+                format!("{actor} skipped check {check} until {until}: {reason}"),
             ),
             OperatorCommand::TakeOver { system_id, owner } => {
                 let (system_id, owner) = (system_id.clone(), owner.clone());
@@ -199,7 +199,7 @@ async fn apply(
     };
     let pin_line = pinned.map(|revision| TimelineEvent {
         code: TimelineCode::ProfileRepinned.into(),
-        text: format!("the run uses profile revision {revision} from here on"),
+        text: format!("the run now uses profile revision {revision}"),
         ..line.clone()
     });
     let lines = std::iter::once(&line).chain(&pin_line).map(|line| (node_id, line));

@@ -97,11 +97,11 @@ async fn add(
         && !audit::insert_response(conn, now, key, &task.id).await?
     {
         let earlier = audit::read_response(conn, key).await?;
-        return earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"));
+        return earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "row is missing"));
     }
     if disturbs(&task.spec) {
         lock_node(conn, *node_id).await?;
-        refuse_while_claimed(conn, *node_id, "task that disturbs its host").await?;
+        refuse_while_claimed(conn, *node_id, "disruptive task").await?;
     }
     let made = conn
         .execute(
@@ -120,7 +120,7 @@ async fn add(
         )
         .await?;
     if made == 0 {
-        let detail = format!("no agent of node {node_id} was ever heard");
+        let detail = format!("no agent has ever reported from node {node_id}");
         return Err(StoreError::conflict(ProblemCode::NodeWithoutAgent, detail));
     }
     timeline::append(conn, history.iter().map(|event| (*node_id, event))).await?;

@@ -110,9 +110,9 @@ pub(crate) async fn connect(
     let unreachable = |why: &dyn std::fmt::Display| {
         StoreError::open(
             "database_unreachable",
-            format!("PostgreSQL at {place} did not take the connection: {why}"),
-            "check that the server runs there, that the database exists, and the user name \
-             and password",
+            format!("cannot connect to PostgreSQL at {place}: {why}"),
+            "check that the server is running, that the database exists, and that the user \
+             name and password are correct",
         )
     };
     let mut options =
@@ -127,7 +127,7 @@ pub(crate) async fn connect(
         None => {}
     }
     match first {
-        Err(_) => Err(unreachable(&"it does not answer")),
+        Err(_) => Err(unreachable(&"no response")),
         Ok(Err(error)) => Err(unreachable(&error)),
         Ok(Ok(connection)) => Ok((options, connection)),
     }
@@ -177,7 +177,7 @@ async fn run_migrations(
     // A later version has added what is above, and nothing that is used here is gone. What is between
     // is of another line of versions.
     if let Some(stray) = made.iter().find(|number| **number < known && !schema.knows(**number)) {
-        let detail = format!("migration {stray} was made, and this version knows none of it");
+        let detail = format!("migration {stray} was applied, but this version does not know it");
         return Err(StoreError::migration_failed(&detail, true));
     }
     let oldest = if made.is_empty() { None } else { oldest_schema(&mut transaction).await? };
@@ -246,7 +246,7 @@ async fn lock(connection: &mut PgConnection) -> Result<(), StoreError> {
             Some(code) if code == LOCK_NOT_AVAILABLE => StoreError::open(
                 "startup_locked",
                 "another control plane has been starting on this database for a minute",
-                "see what it waits for, or stop it; then start again",
+                "check what it is waiting for, or stop it; then start again",
             ),
             _ => error.into(),
         })?;
@@ -265,7 +265,7 @@ impl StartupLock {
             && let Err(error) = session.control(TransactionCommand::Rollback).await
         {
             // The server ended the session, and the lock with it.
-            tracing::warn!(%error, "the startup lock was gone before the start was done");
+            tracing::warn!(%error, "lost the startup lock before startup finished");
         }
     }
 }

@@ -87,7 +87,7 @@ impl Store {
                     )
                     .await?;
                 if made == 0 {
-                    let detail = format!("a profile named {owned} exists");
+                    let detail = format!("a profile named {owned} already exists");
                     return Err(StoreError::conflict(ProblemCode::ProfileNameTaken, detail));
                 }
                 add_revision(conn, now, id, 1, value, &pins).await?;

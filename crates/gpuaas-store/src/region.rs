@@ -96,12 +96,9 @@ pub(crate) async fn claim_region(
     one_at_a_time(conn, REGIONS).await?;
     if let Some(other) = site_of_region(conn, site_id, region).await? {
         let detail = match &region.pool {
-            None => format!("site {other} has machines of the region at {}", region.url),
+            None => format!("site {other} already uses machines of the region at {}", region.url),
             Some(pool) => {
-                format!(
-                    "site {other} has the machines of pool {pool} of the region at {}",
-                    region.url
-                )
+                format!("site {other} already uses pool {pool} of the region at {}", region.url)
             }
         };
         return Err(StoreError::conflict(ProblemCode::RegionTaken, detail));

@@ -90,7 +90,7 @@ async fn remove(
     }
     if let Some(row) = conn.first(removal.batches, args![id]).await? {
         let batch: String = row.cols().next()?;
-        let detail = format!("batch {batch} of {} {name} is not over", removal.what);
+        let detail = format!("batch {batch} of {} {name} has not finished", removal.what);
         return Err(StoreError::conflict(removal.in_use, detail));
     }
     for sql in removal.deletions {

@@ -108,7 +108,8 @@ impl Store {
         let Some((started_at, earlier)) = found else { return Ok(None) };
         let stored = self.open_request(key, &earlier)?;
         if stored.digest != digest {
-            let detail = format!("the idempotency key {:?} was used for another request", key.key);
+            let key = &key.key;
+            let detail = format!("idempotency key {key:?} was already used for another request");
             return Err(StoreError::conflict(ProblemCode::IdempotencyKeyReused, detail));
         }
         if stored.response.is_some() {
@@ -199,6 +200,6 @@ impl Store {
 }
 
 fn in_use() -> StoreError {
-    let detail = "the first request with this key is not answered yet";
+    let detail = "the first request with this key is still in progress";
     StoreError::conflict(ProblemCode::IdempotencyKeyInUse, detail)
 }

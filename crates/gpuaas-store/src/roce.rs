@@ -76,7 +76,7 @@ async fn change(
         let mut cols = taken.cols();
         let (holder, other, address): (String, String, String) =
             (cols.next()?, cols.next()?, cols.next()?);
-        let detail = format!("{address} belongs to {other} of {holder}");
+        let detail = format!("{address} is already assigned to {other} of {holder}");
         let code = if holder == *hostname && other == spec.interface {
             ProblemCode::RoceInterfaceTaken
         } else {
@@ -140,13 +140,13 @@ impl Store {
                     .await?;
                 let Some(holder) = holder else {
                     let RoceAssignmentSpec { hostname, interface, .. } = &request;
-                    let detail = format!("{interface} of {hostname} has an address already");
+                    let detail = format!("{interface} of {hostname} already has an address");
                     return Err(StoreError::conflict(ProblemCode::RoceInterfaceTaken, detail));
                 };
                 let mut cols = holder.cols();
                 let (hostname, interface): (String, String) = (cols.next()?, cols.next()?);
                 let address = &request.ip_address;
-                let detail = format!("{address} belongs to {interface} of {hostname}");
+                let detail = format!("{address} is already assigned to {interface} of {hostname}");
                 Err(StoreError::conflict(ProblemCode::RoceAddressTaken, detail))
             })
         })

@@ -259,7 +259,7 @@ async fn bind_machine(
     );
     let (site_id, node_id) = (run.site_id.0, run.node_id.0);
     let held = |detail| StoreError::conflict(ProblemCode::MachineHeld, detail);
-    let just_taken = || held(format!("machine {system_id} was just taken by another node"));
+    let just_taken = || held(format!("another node has just taken machine {system_id}"));
     let values = args![site_id, system_id, node_id, state.map(NodeState::as_str), now];
     match conn.execute(BIND, values).await {
         // Another node took the machine between the look and the write.
@@ -360,7 +360,7 @@ async fn write_all(conn: &mut Conn, now: Timestamp, write: &RunWrite) -> Result<
         let reason = if write.revokes_tokens {
             "its system was released"
         } else {
-            "another system of the node is deployed"
+            "a new system is being deployed to the node"
         };
         let ending = CertificateEnding::Superseded;
         certificate::end_all(conn, now, run.node_id, ending, reason).await?;

@@ -34,7 +34,7 @@ pub struct RunFilter<'a> {
     pub node_id: Option<NodeId>,
     /// Only runs with this status.
     pub status: Option<RunStatus>,
-    /// Only runs that are not over.
+    /// Only open runs.
     pub open: bool,
     /// Only runs that this lets pass.
     pub expression: Option<&'a ListFilter>,

@@ -41,7 +41,7 @@ impl ScratchDatabase {
         let Some(slash) = base[authority..].find('/').filter(|_| name.chars().all(plain)) else {
             return Err(StoreError::open(
                 "database_url_invalid",
-                "the PostgreSQL URL names no database to start from".to_owned(),
+                "the PostgreSQL URL contains no database name".to_owned(),
                 "use postgres://USER:PASSWORD@HOST:PORT/DATABASE",
             ));
         };
@@ -78,7 +78,7 @@ impl ScratchDatabase {
     async fn server(&self) -> Result<PgPool, StoreError> {
         // The parser's words may quote the URL, and that may hold a password.
         let options = PgConnectOptions::from_str(&self.server).map_err(|_| {
-            let detail = "the PostgreSQL URL cannot be read".to_owned();
+            let detail = "invalid PostgreSQL URL".to_owned();
             let hint = "use postgres://USER:PASSWORD@HOST:PORT/DATABASE";
             StoreError::open("database_url_invalid", detail, hint)
         })?;
@@ -90,8 +90,8 @@ impl ScratchDatabase {
 fn refused(error: &sqlx::Error) -> StoreError {
     StoreError::open(
         "database_unreachable",
-        format!("PostgreSQL did not make or drop a database: {error}"),
-        "check that the server runs, and that its user may create databases",
+        format!("PostgreSQL could not create or drop a database: {error}"),
+        "check that the server is running and that the user may create databases",
     )
 }
 

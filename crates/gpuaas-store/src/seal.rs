@@ -95,7 +95,7 @@ impl MasterKey {
             return Ok(());
         }
         let hint = format!("chmod 600 {}", path.display());
-        Err(unreadable(path, &format!("its mode is {:o}", mode & 0o777), &hint))
+        Err(unreadable(path, &format!("its mode is {:o}, expected 600", mode & 0o777), &hint))
     }
 
     /// Writes a new key beside `path` and links it there: of two processes that start at once,
@@ -124,7 +124,7 @@ impl MasterKey {
                 Self::parse(path, text)
             }
             Err(error) => {
-                Err(unreadable(path, &error, "make its folder, and let this user write there"))
+                Err(unreadable(path, &error, "create its folder, writable for this user"))
             }
         }
     }
@@ -167,14 +167,14 @@ impl MasterKey {
         sealed: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
         let refuse = |why: &str| StoreError::corrupt(format!("secret {owner}"), why);
-        let parts = Parts::cut(sealed).ok_or_else(|| refuse("it is too short, or unknown"))?;
+        let parts = Parts::cut(sealed).ok_or_else(|| refuse("it is too short or unknown"))?;
         if parts.key_id != self.id() {
             return Err(refuse("it was sealed with another master key"));
         }
         let key = decrypt(&*self.0, parts.outer, owner, parts.wrapped);
-        let key = key.ok_or_else(|| refuse("its key"))?;
+        let key = key.ok_or_else(|| refuse("damaged key"))?;
         let key: Zeroizing<[u8; 32]> =
-            Zeroizing::new(key.as_slice().try_into().map_err(|_| refuse("its key"))?);
+            Zeroizing::new(key.as_slice().try_into().map_err(|_| refuse("damaged key"))?);
         let outer = random::<NONCE_BYTES>()?;
         let wrapped = encrypt(&to.0, outer, owner, &*key)?;
         let mut out = Vec::with_capacity(sealed.len());
@@ -214,13 +214,13 @@ impl MasterKey {
         let refuse = |why: &str| StoreError::corrupt(format!("secret {owner}"), why);
         let parts = Parts::cut(sealed);
         let Parts { key_id, outer, wrapped, inner, body } =
-            parts.ok_or_else(|| refuse("it is too short, or of an unknown version"))?;
+            parts.ok_or_else(|| refuse("it is too short or of an unknown version"))?;
         if key_id != self.id() {
             return Err(refuse("it was sealed with another master key"));
         }
-        let key = decrypt(&*self.0, outer, owner, wrapped).ok_or_else(|| refuse("its key"))?;
-        let plain = decrypt(&key, inner, owner, body).ok_or_else(|| refuse("its content"))?;
-        let text = String::from_utf8(plain.to_vec()).map_err(|_| refuse("it is not text"))?;
+        let key = decrypt(&*self.0, outer, owner, wrapped).ok_or_else(|| refuse("damaged key"))?;
+        let plain = decrypt(&key, inner, owner, body).ok_or_else(|| refuse("damaged content"))?;
+        let text = String::from_utf8(plain.to_vec()).map_err(|_| refuse("it is not UTF-8 text"))?;
         Ok(text.into())
     }
 }
@@ -253,7 +253,7 @@ pub(crate) fn sealing_key_id(sealed: &[u8]) -> Option<String> {
 }
 
 fn unreadable(path: &Path, why: &dyn fmt::Display, hint: &str) -> StoreError {
-    let detail = format!("the master key file {} cannot be used: {why}", path.display());
+    let detail = format!("cannot use the master key file {}: {why}", path.display());
     StoreError::open("master_key_unreadable", detail, hint)
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], StoreError> {
     rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|error| {
         StoreError::open(
             "random_unavailable",
-            format!("the operating system gives no randomness: {error}"),
+            format!("cannot get random bytes from the operating system: {error}"),
             "check /dev/urandom",
         )
     })?;

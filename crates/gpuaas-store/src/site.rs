@@ -50,7 +50,7 @@ impl Store {
                     )
                     .await?;
                 if made == 0 {
-                    let detail = format!("a site named {name} exists");
+                    let detail = format!("a site named {name} already exists");
                     return Err(StoreError::conflict(ProblemCode::SiteNameTaken, detail));
                 }
                 claim_region(conn, id, &region).await?;

@@ -121,7 +121,7 @@ impl Store {
             patient = patient || conflicts >= HASTY_PLANS;
             self.look_at_node(planned.node_id, planned.slots).await?;
         }
-        let detail = format!("{conflicts} sets that were planned went to other claims");
+        let detail = format!("other claims took the planned slots {conflicts} times");
         Err(StoreError::conflict(ProblemCode::SlotsContended, detail))
     }
 
@@ -186,7 +186,7 @@ impl Store {
                 id,
                 fence: None,
                 actor: "gpuaas".to_owned(),
-                reason: "nothing launched it in time".to_owned(),
+                reason: "it was not launched in time".to_owned(),
             };
             self.end_claim(now, release, ClaimState::Expired)
         });

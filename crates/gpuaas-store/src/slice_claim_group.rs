@@ -169,7 +169,7 @@ fn is_its(release: &SlotClaimRelease, state: ClaimState, claim: &SlotClaim) -> b
 }
 
 fn ended_text(id: ClaimId, state: ClaimState, reason: &str) -> String {
-    format!("claim {id} was {state}: {reason}")
+    format!("claim {id} {state}: {reason}")
 }
 
 /// Takes slots of requests that want none of the same; answers each claim's with its fencing token.
@@ -298,7 +298,7 @@ async fn write_collected(
     }
     let written = conn.write_together(collected).await?;
     if count > 0 && written.len() < count {
-        let detail = "the first request with this key is not answered yet";
+        let detail = "the first request with this key is still in progress";
         return Err(StoreError::conflict(ProblemCode::IdempotencyKeyInUse, detail));
     }
     Ok(())
@@ -366,7 +366,7 @@ async fn write_claim(
         }),
     };
     audit::append(conn, now, &entry).await?;
-    let text = format!("{owner} claims slots {} as {id}: {reason}", listed(slots));
+    let text = format!("{owner} claimed slots {} as {id}: {reason}", listed(slots));
     let line = line(now, Source::Operator, TimelineCode::SlotsClaimed, text);
     timeline::append(conn, [(*node_id, &line)]).await
 }
@@ -395,7 +395,7 @@ async fn return_slots(
         ClaimState::Expired => Source::ControlPlane,
         _ => Source::Operator,
     };
-    let text = format!("slots {} are free again: {why}", listed(slots));
+    let text = format!("slots {} were returned: {why}", listed(slots));
     let line = line(now, source, TimelineCode::SlotsReturned, text);
     timeline::append(conn, [(*node_id, &line)]).await
 }
@@ -502,7 +502,7 @@ impl Store {
                 waiters.into_iter().for_each(|one| drop(one.answer.send(Err(error.clone()))));
             }
             Err(error) => {
-                tracing::debug!(%error, "a group of claims is made again, one by one");
+                tracing::debug!(%error, "retrying a group of claims one by one");
                 for ClaimWaiter { request, answer } in waiters {
                     let store = self.clone();
                     tokio::spawn(async move {

@@ -97,7 +97,7 @@ impl Store {
              WHERE device.kind = 'node' AND claim.id IS NULL)";
         let mut conn = self.reader().await?;
         let row = conn.first(SQL, Vec::new()).await?;
-        let row = row.ok_or_else(|| StoreError::corrupt("accounts", "there is no row"))?;
+        let row = row.ok_or_else(|| StoreError::corrupt("accounts", "row is missing"))?;
         let mut cols = row.cols();
         let mut count = || -> Result<u64, StoreError> {
             Ok(u64::try_from(cols.next::<i64>()?).unwrap_or_default())

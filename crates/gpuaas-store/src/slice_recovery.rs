@@ -53,7 +53,7 @@ async fn recover(conn: &mut Conn, now: Timestamp, asked: &SlotRecovery) -> Resul
                state = CASE WHEN flagged IS NULL THEN 'free' ELSE 'stale' END, \
                reason = COALESCE(flagged, $4), flagged = NULL \
                WHERE node_id = $1 AND slot_index = $2";
-    let why = format!("{actor} answers for it: {reason}");
+    let why = format!("recovered by {actor}: {reason}");
     conn.execute(sql, args![node_id.0, i64::from(*index), now, &why]).await?;
     let entry = NewAuditEntry {
         actor: actor.clone(),
@@ -70,7 +70,7 @@ async fn recover(conn: &mut Conn, now: Timestamp, asked: &SlotRecovery) -> Resul
         step: None,
         source: Source::Operator,
         code: TimelineCode::SlotRecovered.into(),
-        text: format!("slot {index} was {state}, and may be used again: {why}"),
+        text: format!("slot {index} was {state} and is usable again: {why}"),
     };
     timeline::append(conn, [(*node_id, &line)]).await
 }
@@ -87,7 +87,7 @@ async fn leave_claim(
     let Some(StoredSliceRun { mut claim, mut run, mut spec, revision, .. }) = stored else {
         return Err(StoreError::corrupt("claim", "it was not launched"));
     };
-    let reason = format!("{} answers for its slots: {}", asked.actor, asked.reason);
+    let reason = format!("slots recovered by {}: {}", asked.actor, asked.reason);
     let is_last = claim.slots.iter().all(|slot| slot.index == asked.index);
     if is_last {
         (run.status, run.reason) = (SliceRunStatus::Failed, reason.clone());
@@ -108,7 +108,7 @@ async fn leave_claim(
     if slice_run::replace(conn, claim_id, revision, &run, now).await? {
         return Ok(());
     }
-    let detail = format!("claim {claim_id} has moved on meanwhile");
+    let detail = format!("claim {claim_id} has changed in the meantime");
     Err(StoreError::conflict(ProblemCode::ClaimFenced, detail))
 }
 

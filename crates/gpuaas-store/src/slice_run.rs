@@ -100,7 +100,7 @@ async fn launch(
     let sql = "UPDATE slice_slot SET fence = $3 WHERE node_id = $1 AND claim_id = $2";
     conn.execute(sql, args![claim.node_id.0, id.0, claim.fence]).await?;
     let detail = json!({ "claim": id, "image": spec.image, "reason": reason });
-    let text = format!("{actor} launches claim {id} with image {}: {reason}", spec.image);
+    let text = format!("{actor} launched claim {id} with image {}: {reason}", spec.image);
     note(conn, now, &claim, (AuditAction::SliceLaunch, actor, detail), text).await?;
     Ok(true)
 }
@@ -170,7 +170,10 @@ async fn release(
     };
     let run = to_release(&run, now, reason);
     if !table::replace(conn, *id, revision, &run, now).await? {
-        return refused(ProblemCode::ClaimFenced, format!("claim {id} has moved on meanwhile"));
+        return refused(
+            ProblemCode::ClaimFenced,
+            format!("claim {id} has changed in the meantime"),
+        );
     }
     let sql = "UPDATE node_task SET expires_at = $3 WHERE node_id = $1 AND claim_id = $2 \
                AND delivered_at IS NULL AND finished_at IS NULL";
@@ -178,8 +181,8 @@ async fn release(
     let sql = "UPDATE slice_claim SET fence = fence + 1 WHERE id = $1";
     conn.execute(sql, args![id.0]).await?;
     table::delete_user_data(conn, &claim).await?;
-    follow(conn, now, &claim, &run, &format!("its slice is being taken back: {reason}")).await?;
-    let text = format!("{actor} releases claim {id}: {reason}");
+    follow(conn, now, &claim, &run, &format!("its slice is being released: {reason}")).await?;
+    let text = format!("{actor} released claim {id}: {reason}");
     let detail = json!({ "claim": id, "reason": reason });
     note(conn, now, &claim, (AuditAction::SliceRelease, actor, detail), text).await?;
     slice_claim::read_one(conn, *id).await
@@ -205,7 +208,7 @@ async fn advance(
     if claim_and_slot_state(run).0 != claim.state {
         let reason = match run.status {
             SliceRunStatus::Succeeded if run.reason.is_empty() => {
-                format!("the {} of claim {claim_id} ended", run.kind)
+                format!("the {} of claim {claim_id} completed", run.kind)
             }
             SliceRunStatus::Succeeded => format!("proven clean after: {}", run.reason),
             _ => run.reason.clone(),
@@ -235,7 +238,7 @@ async fn insert_task(
                SELECT $1, node_id, run_id, $3, $4, $5, 'gpuaas', $6 FROM heartbeat \
                WHERE node_id = $2";
     if conn.execute(sql, values).await? == 0 {
-        let detail = format!("no agent of node {} was ever heard", claim.node_id);
+        let detail = format!("no agent has ever reported from node {}", claim.node_id);
         return Err(StoreError::conflict(ProblemCode::NodeWithoutAgent, detail));
     }
     Ok(())

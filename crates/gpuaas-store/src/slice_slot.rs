@@ -193,7 +193,7 @@ pub(crate) async fn follow_map(
         }
     }
     for (reason, slots) in stale {
-        let text = format!("slots {} are not handed out any more: {reason}", slots.join(", "));
+        let text = format!("slots {} can no longer be leased: {reason}", slots.join(", "));
         let line = line(now, Source::Agent, TimelineCode::SlotsStale, text);
         timeline::append(conn, [(node_id, &line)]).await?;
     }
@@ -213,10 +213,10 @@ async fn approve(
     lock_node(conn, *node_id).await?;
     let refused = |code, detail: String| Err(StoreError::conflict(code, detail));
     let Some(map) = read(conn, *node_id).await?.map(|topology| topology.map) else {
-        return refused(ProblemCode::SlotMapMissing, "the node was not discovered".to_owned());
+        return refused(ProblemCode::SlotMapMissing, "the node has no discovered slots".to_owned());
     };
     if map.digest != *digest {
-        let detail = format!("the map of {} has the digest {}", map.node, map.digest);
+        let detail = format!("the slot map of {} changed: its digest is {}", map.node, map.digest);
         return refused(ProblemCode::SlotMapChanged, detail);
     }
     let chosen = match approvable(&map, slots) {
@@ -253,7 +253,7 @@ async fn approve(
     };
     audit::append(conn, now, &entry).await?;
     let listed: Vec<String> = approved.iter().map(u32::to_string).collect();
-    let text = format!("{actor} approves slots {} for leases: {reason}", listed.join(", "));
+    let text = format!("{actor} approved slots {} for leases: {reason}", listed.join(", "));
     let line = line(now, Source::Operator, TimelineCode::SlotsApproved, text);
     timeline::append(conn, [(*node_id, &line)]).await?;
     Ok(slots_of(conn, *node_id).await?.into_values().collect())

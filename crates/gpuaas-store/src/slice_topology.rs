@@ -3,18 +3,20 @@
 //! A node has one row: the last report with its map, and the map of the discovery before, for a
 //! difference. The report is kept whole, so that a map can be made of it again by other rules.
 
+use std::collections::{BTreeSet, HashMap};
+
 use async_recursion::async_recursion as boxed;
 use gpuaas_types::slot::SlotMap;
 use gpuaas_types::topology::TopologyReport;
 use gpuaas_types::{NodeId, RunId, TaskId, Timestamp};
 
-use crate::database::{Cols, Conn, Val, args};
+use crate::database::{Cols, Conn, Val, args, padded, with_list};
 use crate::error::StoreError;
 use crate::slice_slot;
 use crate::store::Store;
 use crate::tables::run_moment::{self, RunMoment};
 use crate::tables::slice_claim;
-use crate::tables::slice_topology::{SliceTopology, lock_node, read};
+use crate::tables::slice_topology::{BlockedSlotMap, SliceTopology, lock_node, read};
 
 /// A report with the map that was made of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,5 +120,44 @@ impl Store {
         node_id: NodeId,
     ) -> Result<Option<SliceTopology>, StoreError> {
         read(&mut self.reader().await?, node_id).await
+    }
+
+    /// Maps of the last discovery of each of these nodes that have a blocker.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    pub async fn blocked_slot_maps(
+        &self,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) -> Result<HashMap<NodeId, BlockedSlotMap>, StoreError> {
+        let mut maps = HashMap::new();
+        let mut conn = self.reader().await?;
+        for ids in padded(nodes.into_iter().map(|id| id.0)) {
+            // Only a blocker has this field, and most maps have none.
+            let text = "SELECT node_id, observed_at, map FROM slice_topology \
+                        WHERE CAST(map AS TEXT) LIKE '%\"fixed_by\"%' AND node_id IN ({LIST})";
+            let sql = with_list(text, 1, ids.len());
+            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+                let mut cols = row.cols();
+                let node_id = cols.id(NodeId)?;
+                let (observed_at, map) = (cols.at()?, cols.json()?);
+                let approved = BTreeSet::new();
+                maps.insert(node_id, BlockedSlotMap { observed_at, map, approved });
+            }
+        }
+        let with_maps: Vec<NodeId> = maps.keys().copied().collect();
+        for ids in padded(with_maps.into_iter().map(|id| id.0)) {
+            let text = "SELECT node_id, slot_index FROM slice_slot \
+                        WHERE state <> 'candidate' AND node_id IN ({LIST})";
+            let sql = with_list(text, 1, ids.len());
+            for row in conn.all(sql, ids.into_iter().map(Val::from).collect()).await? {
+                let mut cols = row.cols();
+                let (node_id, index) = (cols.id(NodeId)?, cols.next::<i64>()?);
+                if let (Some(found), Ok(index)) = (maps.get_mut(&node_id), u32::try_from(index)) {
+                    found.approved.insert(index);
+                }
+            }
+        }
+        Ok(maps)
     }
 }

@@ -159,7 +159,7 @@ impl Store {
     #[boxed]
     pub async fn close(&self) {
         if let Err(error) = self.write_noted_heartbeats().await {
-            tracing::warn!(%error, "heartbeats of the last second are not written");
+            tracing::warn!(%error, "could not write the heartbeats of the last second");
         }
         match &self.inner.db {
             Db::Postgres { pool, .. } => pool.close().await,

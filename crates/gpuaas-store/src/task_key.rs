@@ -87,7 +87,7 @@ impl Store {
                         audit::append(conn, now, &audit).await?;
                     }
                 } else if !only_first {
-                    let detail = "a staged key waits to be activated";
+                    let detail = "a staged key is waiting to be activated";
                     return Err(StoreError::conflict(ProblemCode::TaskKeyStaged, detail));
                 }
                 Ok(kept)
@@ -155,7 +155,7 @@ impl Store {
                     None => Err(StoreError::not_found("task key", &public_key)),
                     Some(_) => Err(StoreError::conflict(
                         ProblemCode::TaskKeyActive,
-                        "it is the key that signs; stage and activate another one first",
+                        "this is the active signing key; stage and activate another one first",
                     )),
                 }
             })

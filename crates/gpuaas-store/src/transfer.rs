@@ -95,7 +95,7 @@ pub async fn transfer_store(
 ) -> Result<TransferReport, StoreError> {
     let DatabaseUrl::Postgres(options) = DatabaseUrl::parse(&transfer.url)? else {
         let hint = "use --to postgres://USER:PASSWORD@HOST:PORT/DATABASE";
-        let detail = "what is moved to is PostgreSQL".to_owned();
+        let detail = "the target must be a PostgreSQL database".to_owned();
         return Err(StoreError::open("database_url_invalid", detail, hint));
     };
     let public_url = target::public_url(&options);
@@ -146,29 +146,28 @@ fn check_source(file: &Path) -> Result<(), StoreError> {
         Err(StoreError::open(CommandCode::TransferSourceUnready.as_str(), detail, hint))
     };
     if !file.is_file() {
-        let hint = "name the data folder of `gpuaas serve` with --from DIR".to_owned();
-        return unready("it is not there", hint);
+        let hint = "pass the data folder of `gpuaas serve` with --from DIR".to_owned();
+        return unready("the file does not exist", hint);
     }
     let inspection = inspect_file(file)?;
     if let Some(damage) = inspection.damage {
-        let hint = format!("see what is damaged: `gpuaas doctor --data {folder}`");
+        let hint = format!("check the damage: `gpuaas doctor --data {folder}`");
         return unready(&damage, hint);
     }
     match inspection.schema {
         SchemaVersion::Current => Ok(()),
         SchemaVersion::Empty => {
-            let hint = "start on PostgreSQL at once: `gpuaas serve --database URL`".to_owned();
+            let hint = "start directly on PostgreSQL: `gpuaas serve --database URL`".to_owned();
             unready("it has no tables yet", hint)
         }
         SchemaVersion::Older => {
-            let hint = format!(
-                "bring it up to date first: `gpuaas serve --data {folder}`, and stop it again"
-            );
-            unready("its tables are of an earlier version", hint)
+            let hint =
+                format!("upgrade it first: run `gpuaas serve --data {folder}`, then stop it");
+            unready("its tables are from an earlier version", hint)
         }
         SchemaVersion::Expanded | SchemaVersion::Newer => {
-            let hint = "move it with the version that it was used with last".to_owned();
-            unready("its tables are of a later version", hint)
+            let hint = "move it with the gpuaas version that used it last".to_owned();
+            unready("its tables are from a later version", hint)
         }
     }
 }
@@ -181,7 +180,7 @@ fn check_key(source: &SourceFile, keys: &KeyRing) -> Result<(), StoreError> {
                 "the secrets of this database are sealed with key {noted}, not {}",
                 keys.ids().join(", ")
             ),
-            "put the master key file that was made together with this database beside it",
+            "place the master key file that was created with this database next to it",
         )),
         _ => Ok(()),
     }
@@ -193,7 +192,7 @@ fn mark(file: &Path, moved_to: Option<&MovedTo>) -> Result<(), StoreError> {
     connection.execute("DELETE FROM store_meta WHERE name = ?1", [MOVED_TO])?;
     if let Some(moved_to) = moved_to {
         let text = serde_json::to_string(moved_to)
-            .map_err(|error| StoreError::corrupt("mark of the file", error))?;
+            .map_err(|error| StoreError::corrupt("move marker", error))?;
         let sql = "INSERT INTO store_meta (name, value) VALUES (?1, ?2)";
         connection.execute(sql, [MOVED_TO, text.as_str()])?;
     }
@@ -208,7 +207,7 @@ fn moved(file: &Path, moved_to: &MovedTo) -> StoreError {
         format!("{} was moved to {url} at {at}", file.display()),
         format!(
             "start on that database: `gpuaas serve --data {folder} --database {url}`, with the \
-             password in the URL or in PGPASSWORD; if the move was interrupted there, end it: \
+             password in the URL or in PGPASSWORD; if the move was interrupted, finish it: \
              `gpuaas migrate-store --from {folder} --to {url}`"
         ),
     )

@@ -54,7 +54,7 @@ pub struct WholeNodeCounts {
     pub in_service: u64,
     /// Those of them that somebody has.
     pub claimed: u64,
-    /// Those of the rest that are not ready: not active, with an open run, or with a gate that is shut.
+    /// Those of the rest that are not ready: not active, with an open run, or with a gate that is closed.
     pub not_ready: u64,
 }
 
@@ -148,7 +148,7 @@ async fn take(
         let claim = slice_claim::read_one(conn, new.id).await?;
         let NewNodeClaim { id, owner, actor, reason, .. } = new;
         let detail = json!({ "claim": id, "owner": owner, "whole_node": true, "reason": reason });
-        let text = format!("{owner} claims the whole node as {id}: {reason}");
+        let text = format!("{owner} claimed the whole node as {id}: {reason}");
         note(
             conn,
             now,
@@ -160,7 +160,7 @@ async fn take(
         return Ok(NodeClaimOutcome::Claimed(Box::new(claim)));
     }
     let row = conn.first(COUNT, args![site]).await?;
-    let row = row.ok_or_else(|| StoreError::corrupt("count of nodes", "there is no row"))?;
+    let row = row.ok_or_else(|| StoreError::corrupt("count of nodes", "row is missing"))?;
     let mut cols = row.cols();
     let mut count = || Ok::<_, StoreError>(u64::try_from(cols.next::<i64>()?).unwrap_or_default());
     let counts = WholeNodeCounts { in_service: count()?, claimed: count()?, not_ready: count()? };
@@ -175,7 +175,8 @@ async fn claim(
     let Some(key) = &new.idempotency else { return take(conn, now, new).await };
     if !audit::insert_response(conn, now, key, &new.id).await? {
         let earlier: Option<ClaimId> = audit::read_response(conn, key).await?;
-        let id = earlier.ok_or_else(|| StoreError::corrupt("idempotency record", "it is gone"))?;
+        let missing = || StoreError::corrupt("idempotency record", "row is missing");
+        let id = earlier.ok_or_else(missing)?;
         let claim = slice_claim::read_one(conn, id).await?;
         return Ok(NodeClaimOutcome::Claimed(Box::new(claim)));
     }
@@ -235,7 +236,7 @@ async fn release(
                WHERE id = $1";
     conn.execute(sql, args![id.0, reason]).await?;
     let detail = json!({ "claim": id, "whole_node": true, "reason": reason });
-    let text = format!("{actor} takes the whole node back from {}: {reason}", claim.owner);
+    let text = format!("{actor} took the whole node back from {}: {reason}", claim.owner);
     let line = (TimelineCode::NodeClaimReleased, text);
     note(conn, now, &claim, (AuditAction::SliceRelease, actor, detail), line).await?;
     slice_claim::read_one(conn, *id).await
@@ -306,7 +307,7 @@ pub(crate) async fn end_with_run(
             (ClaimState::Released, format!("the {} {} ended: {method}", run.kind, run.id))
         }
         ClaimEnding::Lost => {
-            (ClaimState::Lost, format!("the {} {} let the machine go", run.kind, run.id))
+            (ClaimState::Lost, format!("the {} {} gave up the machine", run.kind, run.id))
         }
         ClaimEnding::Held => return hold(conn, now, run, id).await,
     };
@@ -326,7 +327,7 @@ pub(crate) async fn end_with_run(
     conn.execute(sql, args![id.0, state.as_str(), now, &reason]).await?;
     let sql = "DELETE FROM slice_claim_device WHERE node_id = $1 AND claim_id = $2";
     conn.execute(sql, args![run.node_id.0, id.0]).await?;
-    let text = format!("claim {id} of the whole node is {state}: {reason}");
+    let text = format!("whole-node claim {id} is {state}: {reason}");
     let line = (TimelineCode::NodeClaimEnded, text);
     append_line(conn, now, run.node_id, Source::ControlPlane, line).await
 }
@@ -339,13 +340,13 @@ async fn hold(
     id: ClaimId,
 ) -> Result<(), StoreError> {
     let reason = format!(
-        "the {} {} ended and did not erase the disks: set `release_erase=true` in the profile and \
+        "the {} {} did not erase the disks: set `release_erase=true` in the profile and \
          release the claim again",
         run.kind, run.id
     );
     let sql = "UPDATE slice_claim SET reason = $2 WHERE id = $1";
     conn.execute(sql, args![id.0, &reason]).await?;
-    let text = format!("the host is held for claim {id}: {reason}");
+    let text = format!("holding the host for claim {id}: {reason}");
     let line = (TimelineCode::NodeClaimHeld, text);
     append_line(conn, now, run.node_id, Source::ControlPlane, line).await
 }

@@ -103,8 +103,8 @@ impl Scope {
             Self::SiteOfClaim => "at the claim's site",
             Self::SiteOfApproval => "at the approval's site",
             Self::SiteOfExperiment => "at the experiment's site",
-            Self::SiteOfQuery => "at the site of the query, or everywhere",
-            Self::SiteOfBody => "at the site of the body",
+            Self::SiteOfQuery => "at the site in the query, or everywhere if it names none",
+            Self::SiteOfBody => "at the site in the request body",
         }
     }
 }

@@ -18,6 +18,9 @@
 //! own endpoints only. Stand-ins of simulated fleets have a bearer credential instead of a
 //! certificate, where a control plane was started for them.
 
+/// Version of the agent that a control plane of this build gives to nodes: both are of one release.
+pub const AGENT_VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Seconds between two heartbeats of an agent, by its own clock.
 pub const HEARTBEAT_INTERVAL_SECONDS: u32 = 30;
 

@@ -29,85 +29,98 @@ macro_rules! audit_actions {
 
 audit_actions! {
     AgentTaskRefused = "agent.task_refused",
-        "An agent refused a task that the control plane did not sign, or that is for another node.";
+        "An agent refused a task that the control plane did not sign, or that was for another node.";
     ApprovalApprove = "approval.approve", "A second person approved a request.";
-    ApprovalAsk = "approval.ask", "A request waits for a second person.";
+    ApprovalAsk = "approval.ask", "A request was held for approval by a second person.";
     ApprovalDeny = "approval.deny", "A second person denied a request.";
     AuditExpire = "audit.expire", "Old entries of the audit log were exported and deleted.";
-    AuthorityActivate = "authority.activate", "The next certificate authority signs from now on.";
-    AuthorityRetire = "authority.retire", "The former certificate authority is no longer trusted.";
-    AuthorityStage = "authority.stage", "A next certificate authority was made.";
-    BackupRestore = "backup.restore", "The database is that of a backup.";
+    AuthorityActivate = "authority.activate", "The next certificate authority was activated.";
+    AuthorityRetire = "authority.retire",
+        "The former certificate authority was retired and is no longer trusted.";
+    AuthorityStage = "authority.stage", "The next certificate authority was created.";
+    BackupRestore = "backup.restore", "The database was restored from a backup.";
     BatchCreate = "batch.create", "A batch was created.";
-    BatchResume = "batch.resume", "A stopped batch continues.";
-    BatchStop = "batch.stop", "A batch was stopped, by a person or at its failure ratio.";
-    BundleApprove = "bundle.approve", "A bundle may run at a site.";
+    BatchResume = "batch.resume", "A stopped batch was resumed.";
+    BatchStop = "batch.stop",
+        "A batch was stopped by a person or because it reached its failure ratio.";
+    BundleApprove = "bundle.approve", "A bundle was approved for a site.";
     BundlePublish = "bundle.publish", "A bundle was published.";
-    BundleTrust = "bundle.trust", "A key that signs bundles is trusted.";
-    BundleWithdraw = "bundle.withdraw", "The approval of a bundle at a site was withdrawn.";
-    BundleKeyRotate = "bundle_key.rotate", "The control plane's key that signs bundles was replaced.";
-    CredentialRefused = "credential.refused", "A credential was refused.";
-    DeadLetterReplay = "dead-letter.replay", "Events that a sink did not take are delivered again.";
-    EventSinkRemove = "event-sink.remove", "A sink of events was removed.";
-    ExperimentEnd = "experiment.end", "An experiment has its last result.";
-    ExperimentImport = "experiment.import", "Results that were measured elsewhere became an experiment.";
+    BundleTrust = "bundle.trust", "A bundle signing key was added to the trusted keys.";
+    BundleWithdraw = "bundle.withdraw", "The approval of a bundle for a site was withdrawn.";
+    BundleKeyRotate = "bundle_key.rotate", "The control plane's bundle signing key was replaced.";
+    CredentialRefused = "credential.refused", "Credentials were rejected.";
+    DeadLetterReplay = "dead-letter.replay",
+        "Undelivered events of a sink were queued for redelivery.";
+    EventSinkRemove = "event-sink.remove", "An event sink was removed.";
+    ExperimentEnd = "experiment.end", "An experiment received its last result.";
+    ExperimentImport = "experiment.import",
+        "Results measured elsewhere were imported as an experiment.";
     ExperimentStart = "experiment.start", "An experiment was started.";
     ExperimentStop = "experiment.stop", "An experiment was stopped.";
-    ImageApproved = "image.approved", "An image may be deployed.";
+    ImageApproved = "image.approved", "An image was approved for deployment.";
     ImageBuilt = "image.built", "An image was set to `built`.";
-    ImageCanary = "image.canary", "An image may be deployed to a limited number of nodes.";
-    ImageDelete = "image.delete", "An image was revoked and its record deleted.";
-    ImageDeprecated = "image.deprecated", "An image is deprecated.";
+    ImageCanary = "image.canary", "An image was approved for a limited number of nodes.";
+    ImageDelete = "image.delete", "An image was revoked and its record was deleted.";
+    ImageDeprecated = "image.deprecated", "An image was deprecated.";
     ImageExpired = "image.expired", "An image was set to `expired`.";
     ImageRecord = "image.record", "An image was recorded, or found in the region.";
-    ImageRevoked = "image.revoked", "An image may no longer be deployed.";
+    ImageRevoked = "image.revoked", "An image was revoked and can no longer be deployed.";
     ImageUploaded = "image.uploaded", "An image was set to `uploaded`.";
     ImageVerdict = "image.verdict", "The lint verdict of an archive was recorded.";
     ImageVerified = "image.verified", "An image was set to `verified`.";
-    MasterKeyRetire = "master_key.retire", "Nothing is sealed with the former master key any more.";
-    MasterKeyRotate = "master_key.rotate", "The next master key seals from now on.";
+    MasterKeyRetire = "master_key.retire",
+        "The former master key was retired: it seals nothing any more.";
+    MasterKeyRotate = "master_key.rotate",
+        "The master key was replaced; the new one seals from now on.";
     NodeChange = "node.change", "The record of a node's hardware or site was changed.";
-    NodeDecommission = "node.decommission", "A node is taken out of service.";
-    NodeDetach = "node.detach", "A machine was given up as it is.";
+    NodeDecommission = "node.decommission", "A decommission was started.";
+    NodeDetach = "node.detach", "A machine was detached from GPUaaS and left unchanged.";
     NodeOnboard = "node.onboard", "An onboarding was started.";
-    NodeReimage = "node.reimage", "A node is deployed again.";
-    NodeRemove = "node.remove", "The record of a node that left was put away.";
+    NodeReimage = "node.reimage", "A reimage was started.";
+    NodeRemove = "node.remove", "The record of a removed node was archived.";
     NodeRevokeCertificate = "node.revoke_certificate", "A node's certificate was revoked.";
-    NodeSoftReset = "node.soft_reset", "A node's agent removes what a tenant left.";
-    NodeStorageCleanup = "node.storage_cleanup", "A node's agent empties the scratch storage.";
-    NodeTask = "node.task", "An operation was given to a node's agent.";
-    NodeTaskRefused = "node.task_refused", "An operation that a person wanted on a node was refused.";
-    ProfileChange = "profile.change", "A profile has a new revision.";
+    NodeSoftReset = "node.soft_reset",
+        "A soft reset was started: the node's agent removes what a tenant left.";
+    NodeStorageCleanup = "node.storage_cleanup",
+        "A storage cleanup was started: the node's agent empties the scratch storage.";
+    NodeTask = "node.task", "A task was created for a node's agent.";
+    NodeTaskRefused = "node.task_refused", "A request for a task on a node was refused.";
+    ProfileChange = "profile.change", "A new revision of a profile was created.";
     ProfileCreate = "profile.create", "A profile was created.";
     ProfileRemove = "profile.remove", "A profile was removed.";
-    ProfileRollbackImage = "profile.rollback_image", "A profile names its former image again.";
+    ProfileRollbackImage = "profile.rollback_image",
+        "A profile was rolled back to its previous image.";
     ProfileSecretDelete = "profile.secret.delete", "A secret input of a profile was deleted.";
     ProfileSecretSet = "profile.secret.set", "A secret input of a profile was set.";
-    RequestRefused = "request.refused", "A request was refused that its credential does not permit.";
+    RequestRefused = "request.refused",
+        "A request was refused because its credentials do not permit it.";
     RoceAdd = "roce.add", "A fabric address was added.";
     RoceChange = "roce.change", "A fabric address was changed.";
     RoceRemove = "roce.remove", "Fabric addresses were removed.";
     RunCancel = "run.cancel", "A run was cancelled.";
     RunResume = "run.resume", "A parked run was resumed.";
-    RunRetry = "run.retry", "The step of a run was started again.";
+    RunRetry = "run.retry", "A run's step was restarted.";
     RunSkipCheck = "run.skip_check", "A check of a run was skipped.";
-    RunTakeOver = "run.take_over", "A run may use a machine that somebody else owns.";
+    RunTakeOver = "run.take_over",
+        "A run was allowed to take over a machine that someone else owns.";
     SiteChange = "site.change", "A site was changed.";
     SiteCreate = "site.create", "A site was created.";
     SiteRemove = "site.remove", "A site was removed.";
     SiteSecretDelete = "site.secret.delete", "A secret input of a site was deleted.";
     SiteSecretSet = "site.secret.set", "A secret input of a site was set.";
-    SiteTakeControl = "site.take_control", "This control plane took over a region from another one.";
-    SliceApprove = "slice.approve", "Slots of a host may be leased.";
+    SiteTakeControl = "site.take_control",
+        "This control plane took control of a region from another one.";
+    SliceApprove = "slice.approve", "Slots of a host were approved for leasing.";
     SliceClaim = "slice.claim", "Slots or a whole node were claimed.";
     SliceLaunch = "slice.launch", "A guest was launched on a claim.";
-    SliceRecover = "slice.recover", "A person answered for a slot in doubt; it is free again.";
-    SliceRelease = "slice.release", "A claim was released, or it expired.";
+    SliceRecover = "slice.recover", "A person cleared a slot that was in doubt; it is free again.";
+    SliceRelease = "slice.release", "A claim was released or expired.";
     StoreMigrate = "store.migrate", "The embedded database was moved to PostgreSQL.";
-    TaskKeyActivate = "task_key.activate", "The next key signs the tasks of agents from now on.";
-    TaskKeyRetire = "task_key.retire", "A key that signs tasks was retired.";
-    TaskKeyStage = "task_key.stage", "A next key that signs tasks was made.";
-    TestWrite = "test.write", "A write of a test or a simulation; no control plane makes this entry.";
+    TaskKeyActivate = "task_key.activate", "The next key for signing agent tasks was activated.";
+    TaskKeyRetire = "task_key.retire", "A key for signing agent tasks was retired.";
+    TaskKeyStage = "task_key.stage", "The next key for signing agent tasks was created.";
+    TestWrite = "test.write",
+        "A test or a simulation wrote data; no control plane makes this entry.";
     TokenCreate = "token.create", "An access token was created.";
     TokenReset = "token.reset", "The first administrator's token was replaced.";
     TokenRevoke = "token.revoke", "An access token was revoked.";

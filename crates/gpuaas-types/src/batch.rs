@@ -89,7 +89,7 @@ pub struct BatchMachine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::ArchitectureText>")]
     pub architecture: Option<String>,
-    /// MAAS' identifier of the machine.
+    /// System ID of the machine in MAAS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::SystemIdText>")]
     pub system_id: Option<String>,
@@ -156,7 +156,7 @@ pub struct BatchAccepted {
 pub struct BatchActionRequest {
     /// Who says so; kept in the audit.
     pub actor: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
 }

@@ -70,7 +70,7 @@ pub struct BundleApprove {
     pub site: String,
     /// Who says so; kept in the history.
     pub actor: String,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
 }

@@ -43,7 +43,7 @@ pub struct HardwareCorrection {
     /// Name of the site that the host is at; only while no machine is bound to the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// MAAS' identifier of the machine, for the parked run; empty: it is not compared any more.
+    /// System ID of the machine in MAAS, for the parked run; empty: it is not compared any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::OptionalSystemIdText>")]
     pub system_id: Option<String>,

@@ -97,7 +97,7 @@ pub struct ClaimRequest {
     pub reserved_seconds: u32,
     /// Who asks; kept in the audit.
     pub actor: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
@@ -123,7 +123,7 @@ pub struct NodeClaimRequest {
     pub owner: String,
     /// Who asks; kept in the audit.
     pub actor: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
@@ -134,7 +134,7 @@ pub struct NodeClaimRequest {
 pub struct ClaimReleaseQuery {
     /// Who asks; kept in the audit.
     pub actor: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// The claim's fencing token, where the release is of one holder alone; none: whoever has it.

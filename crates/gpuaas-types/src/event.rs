@@ -40,7 +40,7 @@ pub struct NoEventCursor;
 
 impl fmt::Display for NoEventCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it is not the id of an event, such as 0-17")
+        f.write_str("expected an event ID such as 0-17")
     }
 }
 
@@ -79,7 +79,7 @@ impl JsonSchema for EventCursor {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "Identifier of an event, and its place in the order of all events",
+            "description": "Event ID, which is also the position in the order of all events",
             "pattern": "^[0-9]{1,19}-[0-9]{1,19}$",
         })
     }

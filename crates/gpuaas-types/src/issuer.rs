@@ -55,8 +55,8 @@ impl FromStr for IssuerUrl {
         let plain = text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains(['"', '\\']);
         if !plain || text.contains(['?', '#']) || !Self::is_safe(text) {
             return Err(
-                "write the issuer as its tokens do, such as https://idp.example/realms/ops; \
-                        http is taken on loopback only"
+                "expected the issuer as in its tokens, such as https://idp.example/realms/ops; \
+                        http is allowed only on loopback"
                     .to_owned(),
             );
         }

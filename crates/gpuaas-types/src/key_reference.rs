@@ -33,7 +33,7 @@ impl FromStr for KeyReference {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let form =
-            || "write vault:MOUNT/PATH#FIELD, such as vault:secret/maas/lab#api_key".to_owned();
+            || "expected vault:MOUNT/PATH#FIELD, such as vault:secret/maas/lab#api_key".to_owned();
         let rest = text.strip_prefix(SCHEME).ok_or_else(form)?;
         let (path, field) = rest.split_once('#').ok_or_else(form)?;
         let (mount, path) = path.split_once('/').ok_or_else(form)?;

@@ -10,6 +10,7 @@ pub mod approval;
 pub mod audit;
 pub mod audit_action;
 pub mod batch;
+pub mod built_in_bundle;
 pub mod bundle;
 pub mod change;
 pub mod claim;

@@ -43,7 +43,7 @@ string_enum!(
         StorageCleanup = "storage_cleanup",
         /// GPUaaS gives the machine up; MAAS is not asked and the machine stays as it is.
         Detach = "detach",
-        /// The record of a node that left is put away.
+        /// The record of a removed node is archived.
         Remove = "remove",
     }
 );

@@ -88,39 +88,39 @@ macro_rules! limits {
 
 limits! {
     SilentConnections 256 1_024 1
-        "connections that have sent nothing yet; beyond it, the oldest one of the address that has most is closed";
+        "connections that have sent nothing yet; above the limit, the oldest connection of the address with the most connections is closed";
     Connections 1_024 65_536 1
-        "connections that have sent something; beyond it, one between two requests, of the address that has most, makes room, else the new one is closed";
+        "connections that have sent something; above the limit, an idle connection of the address with the most connections is closed, or the new one if none is idle";
     ConnectionsPerAddress 128 512 1
-        "connections that have sent something, of one IPv4 address or one IPv6 /64; at most half of `connections` counts";
+        "connections that have sent something, per IPv4 address or IPv6 /64; capped at half of `connections`";
     NewConnectionsPerSecond 50 50 1
-        "connections of one address that may send their first byte in a second in the long run, and `connections-per-address` at once; more are closed, before a TLS handshake";
+        "connections per second and address, counted at their first byte, on average, with bursts of up to `connections-per-address`; more are closed before the TLS handshake";
     FirstByteSeconds 10 10 1
-        "time from the connection to its first byte; then it is closed";
+        "time from opening a connection to its first byte; slower ones are closed";
     HandshakeSeconds 10 10 1
         "time from the first byte to the end of the TLS handshake";
     HeaderSeconds 10 10 1
-        "time from the first byte of a request to the end of its head";
+        "time from the first byte of a request to the end of its headers";
     IdleSeconds 90 90 1
-        "time between an answer and the next request on the connection";
+        "idle time between a response and the next request on the connection";
     StallSeconds 30 30 1
-        "time in which nothing of a request's body comes, or its sender takes nothing of the answer";
+        "time in which no byte of the request body arrives, or the client reads no byte of the response";
     HeaderBytes 16_384 16_384 1_024
-        "length of a request's head; a longer one is answered with 431";
+        "size of the request headers; larger ones get 431";
     HeaderFields 64 64 16
-        "fields in a request's head; more are answered with 431";
+        "number of request header fields; more get 431";
     RequestsPerSecond 500 20 1
-        "requests that a token, or a node, may send in the long run; more are answered with 429";
+        "average requests per second of a token or node; more get 429";
     RequestBurst 1_000 100 1
-        "requests that a token, or a node, may send at once after a pause";
+        "requests that a token or node can send in a burst after a pause";
     BodyBytesPerCaller 8_388_608 8_388_608 1_048_576
-        "bytes of unfinished request bodies of a token, or a node, by their `Content-Length`, without it as they come; more are answered with 429, unless it is the caller's only body";
+        "bytes of unfinished request bodies per token or node, by `Content-Length`, or as received without that header; more get 429, unless it is the caller's only body";
     BodyBytes 33_554_432 100_663_296 4_194_304
-        "bytes of unfinished request bodies of all callers; more are answered with 429; the last quarter of the operators' is for administrators";
+        "bytes of unfinished request bodies of all callers; more get 429; on the operators' listener, the last quarter is reserved for administrators";
     RefusedCredentialsPerSecond 10 10 1
-        "refused credentials that one IPv4 address or one IPv6 /64 may send in a second in the long run; beyond it, only credentials that were accepted before are read, others are answered with 429";
+        "average rejected credentials per second of an IPv4 address or IPv6 /64; above the limit, only previously accepted credentials are checked, others get 429";
     RefusedCredentialBurst 100 100 1
-        "refused credentials that one address may send at once after a pause";
+        "rejected credentials that one address can send in a burst after a pause";
 }
 
 impl Limit {
@@ -206,20 +206,23 @@ impl std::str::FromStr for LimitSetting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let form = || "write LISTENER.LIMIT=NUMBER, such as operators.idle-seconds=30".to_owned();
+        let form =
+            || "expected LISTENER.LIMIT=NUMBER, such as operators.idle-seconds=30".to_owned();
         let (name, value) = text.split_once('=').ok_or_else(form)?;
         let (listener, limit) = name.split_once('.').ok_or_else(form)?;
         let listener: ListenerKind = listener
             .parse()
-            .map_err(|_| format!("{listener:?} is no listener: operators or nodes"))?;
+            .map_err(|_| format!("unknown listener {listener:?}: expected operators or nodes"))?;
         let limit: Limit = limit.parse().map_err(|_| {
             let names: Vec<&str> = Limit::ALL.iter().map(|limit| limit.as_str()).collect();
-            format!("{limit:?} is no limit: {}", names.join(", "))
+            format!("unknown limit {limit:?}: expected one of {}", names.join(", "))
         })?;
         let lowest = limit.row().lowest;
         match value.parse() {
             Ok(value) if value >= lowest => Ok(Self { listener, limit, value }),
-            _ => Err(format!("{value:?} is not a whole number from {lowest} on")),
+            _ => Err(format!(
+                "invalid value {value:?}: expected a whole number of at least {lowest}"
+            )),
         }
     }
 }

@@ -72,30 +72,28 @@ impl Metric {
 pub const CONTROL_PLANE: Metric = Metric::gauge(
     "control_plane",
     &["version", "database"],
-    "1 for each control plane that is scraped; the labels say what it is",
+    "1 for each scraped control plane; the labels give its version and database",
 )
 .of_process();
 /// Nodes by state.
-pub const NODES: Metric =
-    Metric::gauge("nodes", &["site", "state"], "Nodes in care, by their state");
+pub const NODES: Metric = Metric::gauge("nodes", &["site", "state"], "Managed nodes by state");
 /// Open runs.
 pub const RUNS: Metric = Metric::gauge(
     "runs",
     &["site", "kind", "status", "code"],
-    "Runs that have not ended; the code says what a waiting run waits for or why a run is parked",
+    "Open runs; the code says what a run waits for or why it is parked",
 );
 /// Runs that stopped or failed.
 pub const FAILED_RUNS: Metric = Metric::gauge(
     "failed_runs",
     &["site", "kind", "status", "failure_class"],
-    "Runs that are parked, failed or cancelled and still kept, by the kind of cause that made them stop \
-     last",
+    "Stored runs that are parked, failed or cancelled, by the failure class of their last stop",
 );
 /// Age of the oldest open run.
 pub const OLDEST_RUN: Metric = Metric::gauge(
     "oldest_run_step_age_seconds",
     &["site", "status"],
-    "How long the run that has been longest in its step has been in it",
+    "Longest time that an open run has spent in its current step",
 );
 /// Times of runs that ended.
 pub const RUN_DURATION: Metric = Metric {
@@ -103,58 +101,57 @@ pub const RUN_DURATION: Metric = Metric {
     kind: MetricKind::Histogram,
     labels: &["site", "kind", "status"],
     shared: true,
-    help: "From the beginning to the end of runs that ended and are still kept, whatever became of \
-           them",
+    help: "Time from start to end of stored runs that have ended, whatever their result",
 };
 /// Time to active.
 pub const TIME_TO_ACTIVE: Metric = Metric::histogram(
     "time_to_active_seconds",
     &["site", "kind"],
-    "From the request of an onboarding or a reimage to the node's being active",
+    "Time from the request of an onboarding or reimage until the node is active",
 );
 /// Time to slice-ready.
 pub const TIME_TO_SLICE_READY: Metric = Metric::histogram(
     "time_to_slice_ready_seconds",
     &["site", "kind"],
-    "From the request of an onboarding or a reimage to the first word of the agent that the gate \
+    "Time from the request of an onboarding or reimage until the agent first reports that the gate \
      slice_ready is open",
 );
 /// Time of runs by bucket.
 pub const RUN_BUCKET_DURATION: Metric = Metric::histogram(
     "run_bucket_duration_seconds",
     &["site", "kind", "bucket"],
-    "What succeeded runs spent in each timing bucket that they passed through",
+    "Time that succeeded runs spent in each timing bucket",
 );
 /// Whether a region answers.
 pub const SITE_REACHABLE: Metric = Metric::gauge(
     "site_reachable",
     &["site"],
-    "0 while the circuit to the region of a site is open, of sites that this control plane asks",
+    "0 while the circuit breaker for a site's region is open; only sites that this control plane uses",
 )
 .of_process();
 /// Calls to MAAS.
 pub const MAAS_CALLS: Metric = Metric::counter(
     "maas_calls",
     &["site", "operation"],
-    "Calls to MAAS, failed ones and repeated reads among them, since the site was last connected",
+    "Calls to MAAS since the site was last connected, including failed calls and repeated reads",
 );
 /// Bytes sent to MAAS.
 pub const MAAS_SENT: Metric =
     Metric::counter("maas_request_bytes", &["site"], "Bytes of paths and bodies sent to MAAS");
 /// Bytes that MAAS sent.
 pub const MAAS_RECEIVED: Metric =
-    Metric::counter("maas_response_bytes", &["site"], "Bytes of bodies that MAAS answered with");
+    Metric::counter("maas_response_bytes", &["site"], "Bytes of response bodies from MAAS");
 /// Age of the oldest event that waits.
 pub const EVENTS_LAG: Metric = Metric::gauge(
     "events_lag_seconds",
     &["sink"],
-    "How long the oldest event has waited that the sink has not taken; 0: none waits",
+    "Age of the oldest event that the sink has not accepted; 0 if no event is pending",
 );
 /// Dead letters.
 pub const EVENTS_DEAD: Metric = Metric::gauge(
     "events_dead_letters",
     &["sink"],
-    "Events that were given up, and were not delivered again since",
+    "Undeliverable events that have not been redelivered since",
 );
 /// Events delivered.
 pub const EVENTS_DELIVERED: Metric = Metric {
@@ -162,19 +159,19 @@ pub const EVENTS_DELIVERED: Metric = Metric {
     kind: MetricKind::Counter,
     labels: &["sink"],
     shared: true,
-    help: "Events that the sink has taken since it was made",
+    help: "Events that the sink has accepted since it was created",
 };
 /// Statements sent to the database.
 pub const STATEMENTS: Metric =
     Metric::counter("database_statements", &[], "Statements sent to the database");
 /// Transactions begun in the database.
 pub const TRANSACTIONS: Metric =
-    Metric::counter("database_transactions", &[], "Transactions begun in the database");
+    Metric::counter("database_transactions", &[], "Transactions started in the database");
 /// Requests answered.
 pub const HTTP_REQUESTS: Metric = Metric::counter(
     "http_requests",
     &["method", "route", "status"],
-    "Requests of operators and nodes that were answered, by the pattern of their path",
+    "Answered requests of operators and nodes, by the pattern of their path",
 );
 /// Time of requests.
 pub const HTTP_DURATION: Metric = Metric {
@@ -182,21 +179,21 @@ pub const HTTP_DURATION: Metric = Metric {
     kind: MetricKind::Histogram,
     labels: &["method", "route"],
     shared: false,
-    help: "From the head of a request to that of its answer; polls of agents wait on purpose",
+    help: "Time from the headers of a request to those of its response; agent polls wait on purpose",
 };
 /// Signs of life.
 pub const HEARTBEATS: Metric = Metric::counter(
     "heartbeats",
     &["form"],
-    "Heartbeats of agents that were taken: requests of their own, and polls that stood for one",
+    "Accepted agent heartbeats: separate requests, and polls that count as one",
 );
 
 /// Spans of traces.
 pub const TRACE_SPANS: Metric = Metric::counter(
     "trace_spans",
     &["outcome"],
-    "Spans of traces that the collector took (exported), that it did not take (failed), and that there \
-     was no room for (dropped); only where the control plane sends traces",
+    "Trace spans that the collector accepted (exported), that it did not accept (failed), and that did \
+     not fit into the buffer (dropped); only if the control plane sends traces",
 );
 
 /// All metrics, in the order of the reference page.

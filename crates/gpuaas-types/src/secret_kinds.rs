@@ -7,7 +7,7 @@ string_enum! {
     /// A kind of secret.
     SecretKind {
         /// The key with which the control plane asks MAAS.
-        MaasApiKey = "API key of MAAS",
+        MaasApiKey = "MAAS API key",
         /// The password of a node's BMC.
         BmcPassword = "BMC password",
         /// The first administrator's token.
@@ -15,37 +15,37 @@ string_enum! {
         /// A token of a person or a program.
         AccessToken = "access token",
         /// What the receiver of a webhook checks signatures with.
-        WebhookSecret = "secret of a webhook",
+        WebhookSecret = "webhook secret",
         /// A secret input of a bundle.
-        BundleInput = "secret input of a bundle",
+        BundleInput = "secret bundle input",
         /// The token of a deployment's callbacks.
         BootstrapToken = "bootstrap token",
         /// The token with which an agent enrolls.
         EnrollmentToken = "enrollment token",
         /// What a tenant's guest is started with.
-        GuestUserData = "user-data of a guest",
+        GuestUserData = "guest user-data",
         /// The private key of an agent.
-        NodeKey = "key of a node",
+        NodeKey = "node key",
         /// The private key that signs the tasks of agents.
-        TaskKey = "key that signs tasks",
+        TaskKey = "task signing key",
         /// The private key of the authority that signs certificates.
-        AuthorityKey = "key of the certificate authority",
+        AuthorityKey = "certificate authority key",
         /// The private key that signs bundles which were published without a signature.
-        BundleKey = "key that signs bundles",
+        BundleKey = "bundle signing key",
         /// The key that seals the others.
         MasterKey = "master key",
         /// What the Vault's role signs in with.
-        VaultSecretId = "secret ID of the Vault role",
+        VaultSecretId = "Vault role's secret ID",
         /// The password of the control plane's user in PostgreSQL.
-        DatabasePassword = "password of the database",
+        DatabasePassword = "database password",
         /// What the control plane signs in with at the NATS server.
-        NatsCredentials = "credentials of the NATS server",
+        NatsCredentials = "NATS credentials",
         /// The private key of the operators' listener.
-        ListenerKey = "key of the operators' listener",
+        ListenerKey = "operators' listener key",
         /// The key that seals the keys of a backup.
-        BackupKey = "key of backups",
+        BackupKey = "backup key",
         /// What the identity provider gives a person who signs in.
-        SignInToken = "token of the identity provider",
+        SignInToken = "identity provider token",
     }
 }
 
@@ -65,7 +65,7 @@ string_enum! {
     /// Which responses hold a secret.
     Shown {
         /// The one to the request that made it; not one that is replayed.
-        Once = "once, when it is made",
+        Once = "once, when it is created",
         /// None.
         Never = "no",
     }
@@ -101,65 +101,65 @@ macro_rules! secrets {
 
 secrets! {
     MaasApiKey Sealed Never
-        "MAAS; the Vault instead of the database, if the site names a reference",
+        "MAAS; the Vault instead of the database, if the site uses a reference",
         "the site is removed, or its URL or key changes";
     BmcPassword Sealed Never
-        "MAAS, which sends it to the BMC; an approval that waits, sealed",
+        "MAAS, which sends it to the BMC; a pending approval, sealed",
         "the node is removed, or its BMC changes";
     AdminToken Digest Never
-        "`admin-token` of the data folder (mode 0600); `keys.sealed` of a backup, sealed with `--key-file`",
+        "`admin-token` in the data folder (mode 0600); `keys.sealed` in a backup, sealed with `--key-file`",
         "`gpuaas token reset --reason WHY`";
     AccessToken Digest Once
         "the file that its owner chose",
-        "it is revoked: its SHA-256 stays, to say so";
+        "it is revoked; its SHA-256 stays as a record";
     WebhookSecret Sealed Once
         "the receiver",
         "the webhook is removed";
     BundleInput Sealed Never
-        "user-data of the node, which MAAS keeps; on the node `/etc/gpuaas/bootstrap.json` and `/var/lib/gpuaas/site-bootstrap/NAME.secrets` (mode 0600)",
+        "the node's user-data, which MAAS stores; on the node, `/etc/gpuaas/bootstrap.json` and `/var/lib/gpuaas/site-bootstrap/NAME.secrets` (mode 0600)",
         "it is deleted";
     BootstrapToken Digest Never
-        "user-data of the node, which MAAS keeps; on the node `/etc/gpuaas/bootstrap.json` (mode 0600)",
-        "its run is removed; it opens nothing once the run has ended";
+        "the node's user-data, which MAAS stores; on the node, `/etc/gpuaas/bootstrap.json` (mode 0600)",
+        "its run is removed; it grants no access once the run has ended";
     EnrollmentToken Digest Never
-        "user-data of the node, which MAAS keeps; on the node `/etc/gpuaas/bootstrap.json` and `/etc/gpuaas/agent.json` (mode 0600)",
-        "its run is removed; it enrolls one key, once";
+        "the node's user-data, which MAAS stores; on the node, `/etc/gpuaas/bootstrap.json` and `/etc/gpuaas/agent.json` (mode 0600)",
+        "its run is removed; it can enroll only one key, once";
     GuestUserData Sealed Never
-        "the task for the host's agent, while it is fetched; the guest's seed on the host, until the claim is released",
+        "the task of the host's agent, while the agent fetches it; the guest's seed on the host, until the claim is released",
         "the launch ends";
     NodeKey Nowhere Never
-        "`/var/lib/gpuaas/agent` of the node (mode 0600)",
-        "it is never there";
+        "`/var/lib/gpuaas/agent` on the node (mode 0600)",
+        "never stored";
     TaskKey Sealed Never
         "nowhere",
         "it is retired";
     AuthorityKey Sealed Never
-        "the program of `--authority-command` instead of the database, if there is one",
+        "the `--authority-command` program instead of the database, if one is set",
         "the authority is retired";
     BundleKey Sealed Never
-        "nowhere; keys of `gpuaas bundle publish DIR --key FILE` stay with their owner",
+        "nowhere; keys passed to `gpuaas bundle publish DIR --key FILE` stay with their owner",
         "`gpuaas bundle rotate-key --reason WHY`";
     MasterKey Nowhere Never
-        "`master.key` of the data folder (mode 0600), or what `--master-key` names; `keys.sealed` of a backup, sealed with `--key-file`",
-        "it is never there";
+        "`master.key` in the data folder (mode 0600), or what `--master-key` names; `keys.sealed` in a backup, sealed with `--key-file`",
+        "never stored";
     VaultSecretId Nowhere Never
-        "the file of `--vault-secret-id-file`; the token that the Vault gives for it is in memory alone",
-        "it is never there";
+        "the file given with `--vault-secret-id-file`; the token that the Vault returns for it is only in memory",
+        "never stored";
     DatabasePassword Nowhere Never
-        "`--database`, its variable or the configuration file",
-        "it is never there";
+        "`--database`, its environment variable or the configuration file",
+        "never stored";
     NatsCredentials Nowhere Never
-        "the file of `--nats-credentials`, or `--nats`; events and lists show the URL without them",
-        "it is never there";
+        "the file given with `--nats-credentials`, or `--nats`; events and lists show the URL without them",
+        "never stored";
     ListenerKey Nowhere Never
-        "the file of `gpuaas serve --key-file`; one that the authority certifies is in memory alone",
-        "it is never there";
+        "the file given with `gpuaas serve --key-file`; a key that the authority certifies is only in memory",
+        "never stored";
     BackupKey Nowhere Never
-        "the file of `gpuaas backup --key-file`, which belongs elsewhere than the backup",
-        "it is never there";
+        "the file given with `gpuaas backup --key-file`; store it apart from the backup",
+        "never stored";
     SignInToken Nowhere Never
-        "`gpuaas/contexts.json` of the person who signed in (mode 0600)",
-        "it is never there";
+        "the `gpuaas/contexts.json` file of the person who signed in (mode 0600)",
+        "never stored";
 }
 
 impl SecretKind {

@@ -431,7 +431,7 @@ pub struct SliceLaunchRequest {
     pub fence: Option<u64>,
     /// Who asks; kept in the audit.
     pub actor: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
 }
@@ -448,7 +448,7 @@ impl fmt::Debug for SliceLaunchRequest {
 pub struct SlotRecoveryRequest {
     /// Who says that the slot is clean; kept in the audit.
     pub actor: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
 }

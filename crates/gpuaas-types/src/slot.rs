@@ -82,7 +82,7 @@ pub struct SlotMap {
 pub struct DiscoveryRequest {
     /// Who asks; kept in the history.
     pub actor: String,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Seconds within which the agent has to begin.
@@ -155,7 +155,7 @@ pub struct SlotApprovalRequest {
     pub slots: Vec<u32>,
     /// Who approves; kept in the audit.
     pub actor: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
 }

@@ -367,7 +367,7 @@ pub struct RoceAssignmentSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakeOver {
-    /// MAAS' identifier of the machine.
+    /// System ID of the machine in MAAS.
     #[schemars(with = "text::SystemIdText")]
     pub system_id: String,
     /// MAAS user that owned it then; none: nobody did.
@@ -385,7 +385,7 @@ impl fmt::Display for TakeOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { system_id, owner, actor, reason } = self;
         let owner = owner.as_deref().unwrap_or("nobody");
-        write!(f, "{actor} takes machine {system_id}, owned by {owner}: {reason}")
+        write!(f, "{actor} took over machine {system_id}, owned by {owner}: {reason}")
     }
 }
 
@@ -423,7 +423,7 @@ pub struct OnboardRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::ArchitectureText>")]
     pub architecture: Option<String>,
-    /// MAAS' identifier of the machine.
+    /// System ID of the machine in MAAS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<text::SystemIdText>")]
     pub system_id: Option<String>,

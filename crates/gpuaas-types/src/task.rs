@@ -19,7 +19,7 @@ pub struct TaskRequest {
     pub dry_run: bool,
     /// Who asks; kept in the history.
     pub actor: String,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Within how many seconds the agent has to begin.

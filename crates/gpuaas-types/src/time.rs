@@ -103,7 +103,7 @@ impl JsonSchema for Timestamp {
         json_schema!({
             "type": "string",
             "format": "date-time",
-            "description": "RFC 3339 in UTC, to the microsecond",
+            "description": "RFC 3339 in UTC, with microsecond precision",
         })
     }
 }
@@ -113,7 +113,7 @@ impl<'de> Deserialize<'de> for Timestamp {
         let text = <Cow<'de, str>>::deserialize(deserializer)?;
         DateTime::parse_from_rfc3339(&text).map_err(de::Error::custom)?;
         Self::from_rfc3339(&text)
-            .ok_or_else(|| de::Error::custom("its year in UTC is none of 0 to 9999"))
+            .ok_or_else(|| de::Error::custom("year out of range: expected 0 to 9999 in UTC"))
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         for text in ["9999-12-31T23:59:59-00:01", "0000-01-01T00:00:00+00:01"] {
             assert_eq!(Timestamp::from_rfc3339(text), None, "{text}");
             let error = serde_json::from_str::<Timestamp>(&format!("{text:?}")).unwrap_err();
-            assert!(error.to_string().contains("none of 0 to 9999"), "{error}");
+            assert!(error.to_string().contains("expected 0 to 9999"), "{error}");
         }
     }
 

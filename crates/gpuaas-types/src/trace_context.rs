@@ -26,7 +26,7 @@ pub struct NoTraceContext;
 
 impl fmt::Display for NoTraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it is not 00-TRACE-SPAN-FLAGS in lower case hexadecimal digits")
+        f.write_str("expected 00-TRACE-SPAN-FLAGS in lowercase hexadecimal digits")
     }
 }
 

@@ -59,8 +59,12 @@ async fn approve(args: ApprovalApproveArgs, terminal: &mut Terminal) -> Result<(
         answer.and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
     };
     let detail = format!("{}: {} {}", approval.summary, text("code"), text("detail"));
-    Err(Failure::new(Exit::Refused, CommandCode::ApprovalNotCarriedOut, detail.trim_end())
-        .hint(format!("`gpuaas approval show {}` shows it; it has to be asked again", approval.id)))
+    Err(Failure::new(Exit::Refused, CommandCode::ApprovalNotCarriedOut, detail.trim_end()).hint(
+        format!(
+            "run `gpuaas approval show {}` for details, then send the request again",
+            approval.id
+        ),
+    ))
 }
 
 fn table(list: &List<ApprovalView>, style: Style) -> String {
@@ -100,16 +104,16 @@ fn draw(one: &ApprovalView, style: Style) -> String {
         ("state", one.state.to_string()),
         ("site", one.site.clone()),
         ("node", one.node.clone().unwrap_or_default()),
-        ("asked by", one.requested_by.clone()),
+        ("requested by", one.requested_by.clone()),
         ("reason", one.reason.clone()),
-        ("asked", style.exact_moment(one.requested_at)),
+        ("requested", style.exact_moment(one.requested_at)),
         ("expires", style.exact_moment(one.expires_at)),
         ("request", request),
         ("body", body),
         ("digest", one.digest.clone()),
         ("decided by", one.decided_by.clone().unwrap_or_default()),
         ("decided", at(one.decided_at)),
-        ("decided because", one.decision_reason.clone().unwrap_or_default()),
+        ("decision reason", one.decision_reason.clone().unwrap_or_default()),
         ("answer", answer),
         ("id", one.id.to_string()),
     ])

@@ -116,7 +116,7 @@ pub use token::{
     GrantArgument, TokenAddArgs, TokenCommand, TokenListArgs, TokenResetArgs, TokenRevokeArgs,
 };
 
-/// Turns racked GPU servers into active nodes, through MAAS.
+/// Turns racked GPU servers into active nodes through MAAS.
 #[derive(Debug, Parser)]
 #[command(
     name = "gpuaas",
@@ -125,10 +125,10 @@ pub use token::{
     after_help = EXIT_CODES
 )]
 pub struct Cli {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
-    /// Draw with plain ASCII characters.
+    /// Use plain ASCII characters in output.
     #[arg(
         long,
         global = true,
@@ -138,7 +138,7 @@ pub struct Cli {
         value_parser = BoolishValueParser::new()
     )]
     pub ascii: bool,
-    /// What to log on stderr, such as `info` or `gpuaas_engine=debug`.
+    /// Log filter for stderr, such as `info` or `gpuaas_engine=debug`.
     #[arg(
         long,
         global = true,
@@ -163,109 +163,109 @@ pub enum Command {
     #[cfg(not(feature = "lab"))]
     #[command(disable_help_flag = true)]
     MaasSim(LaboratoryArgs),
-    /// MAAS regions.
+    /// Manage MAAS regions.
     #[command(subcommand)]
     Site(SiteCommand),
-    /// Provisioning profiles.
+    /// Manage provisioning profiles.
     #[command(subcommand)]
     Profile(ProfileCommand),
-    /// Fabric addresses of hosts.
+    /// Manage fabric addresses of hosts.
     #[command(subcommand)]
     Roce(RoceCommand),
-    /// GPU servers.
+    /// Manage GPU servers.
     #[command(subcommand)]
     Node(NodeCommand),
-    /// Batches: many machines as one piece of work, canaries first.
+    /// Onboard many machines as one batch, canaries first.
     #[command(subcommand)]
     Batch(BatchCommand),
-    /// Runs: the durable work on nodes.
+    /// Show and control runs, the durable work on nodes.
     #[command(subcommand)]
     Run(RunCommand),
-    /// Differences between nodes and their machines in MAAS.
+    /// Show differences between nodes and their machines in MAAS.
     #[command(subcommand)]
     Drift(DriftCommand),
-    /// Bundles: what gives nodes their personality.
+    /// Build, publish and approve bundles, which configure nodes.
     #[command(subcommand)]
     Bundle(BundleCommand),
-    /// Experiments: two host images compared on nodes that are drawn at random.
+    /// Compare two host images on randomly chosen nodes.
     #[command(subcommand)]
     Experiment(ExperimentCommand),
-    /// Host images: a root file system on its way to MAAS.
+    /// Build, check, upload and approve host images.
     #[command(subcommand)]
     Image(ImageCommand),
-    /// What waits for another person, and that person's word.
+    /// List and decide pending approvals.
     #[command(subcommand)]
     Approval(ApprovalCommand),
-    /// The audit log: who did what.
+    /// Show, verify and export the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Follow what happens to nodes; where it is delivered, and what was not taken there.
+    /// Follow node events; list sinks and undelivered events.
     Events(EventsArgs),
-    /// Addresses that events are posted to.
+    /// Manage webhooks, which receive events.
     #[command(subcommand)]
     Webhook(WebhookCommand),
-    /// Slots of hosts that are leased by GPU: what a host has, and what of it is approved.
+    /// Discover, approve, lease and release GPU slices.
     #[command(subcommand)]
     Slice(SliceCommand),
-    /// Keys that sign tasks for agents.
+    /// Manage keys that sign tasks for agents.
     #[command(subcommand)]
     TaskKey(TaskKeyCommand),
-    /// The certificate authority that signs nodes' certificates.
+    /// Manage the certificate authority that signs node certificates.
     #[command(subcommand)]
     Authority(AuthorityCommand),
-    /// The master keys that seal what is secret in the database.
+    /// Show and rotate master keys, which seal secrets in the database.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Credentials of programs, and what they may do.
+    /// Manage API tokens for programs, and their roles.
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Open the console: the pages of a control plane.
+    /// Open the web console of a control plane.
     #[command(subcommand)]
     Console(ConsoleCommand),
-    /// Sign in at the identity provider of a control plane, in a browser of any machine.
+    /// Sign in at a control plane's identity provider, in a browser on any machine.
     Login(LoginArgs),
-    /// End a sign-in.
+    /// Sign out.
     Logout(LogoutArgs),
-    /// Copy the embedded database and the sealed keys of this host's control plane, while it runs.
+    /// Back up the embedded database and sealed keys of this host's running control plane.
     Backup(BackupArgs),
-    /// Make a data folder from a backup.
+    /// Create a data folder from a backup.
     Restore(RestoreArgs),
-    /// Move everything of the embedded database to PostgreSQL, where several control planes share it.
+    /// Move the embedded database to PostgreSQL, which several control planes can share.
     MigrateStore(MigrateStoreArgs),
-    /// Say what is wrong with this host's control plane, and what to do about it.
+    /// Find problems of this host's control plane, and show how to fix them.
     Doctor(DoctorArgs),
-    /// Control planes by name, for who has several.
+    /// Manage contexts (named control planes).
     #[command(subcommand)]
     Context(ContextCommand),
-    /// Print what a shell reads to complete commands, options and live names.
+    /// Print a shell script that completes commands, options and live names.
     Completion(CompletionArgs),
-    /// Write the manual pages of every command.
+    /// Write manual pages for all commands.
     Man(ManArgs),
-    /// Say what a node waits for, from whom, and what to do next; or what a code, a step or a
-    /// profile's field means.
+    /// Show what a node waits for, who acts and what to do next; or explain a code, a step or a
+    /// profile field.
     Explain(ExplainArgs),
-    /// Onboard simulated machines end to end, with nothing installed.
+    /// Onboard simulated machines end to end, without installing anything.
     #[cfg(feature = "lab")]
     Lab(LabArgs),
     /// Onboard simulated machines end to end (package gpuaas-lab).
     #[cfg(not(feature = "lab"))]
     #[command(disable_help_flag = true)]
     Lab(LaboratoryArgs),
-    /// Measure.
+    /// Run benchmarks.
     #[cfg(feature = "bench")]
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Measure (package gpuaas-lab).
+    /// Run benchmarks (package gpuaas-lab).
     #[cfg(not(feature = "lab"))]
     #[command(disable_help_flag = true)]
     Bench(LaboratoryArgs),
 }
 
-/// What goes on to the executable gpuaas-lab.
+/// Arguments passed on to the executable gpuaas-lab.
 #[cfg(not(feature = "lab"))]
 #[derive(Debug, Clone, Args)]
 pub struct LaboratoryArgs {
-    /// Its arguments: `gpuaas lab --help` prints them.
+    /// Arguments for gpuaas-lab; `gpuaas lab --help` prints them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub args: Vec<OsString>,
 }
@@ -273,12 +273,12 @@ pub struct LaboratoryArgs {
 /// `gpuaas completion`.
 #[derive(Debug, Clone, Args)]
 pub struct CompletionArgs {
-    /// The shell.
+    /// Shell to complete in.
     #[arg(value_enum)]
     pub shell: Shell,
 }
 
-/// A shell that completes.
+/// A shell with completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Shell {
     /// `eval "$(gpuaas completion bash)"` in ~/.bashrc.
@@ -292,7 +292,7 @@ pub enum Shell {
 /// `gpuaas man`.
 #[derive(Debug, Clone, Args)]
 pub struct ManArgs {
-    /// Folder to write them to, such as ~/.local/share/man/man1; it is made where it is missing.
+    /// Folder for the pages, such as ~/.local/share/man/man1; created if missing.
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 }
@@ -300,15 +300,15 @@ pub struct ManArgs {
 /// `gpuaas explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
-    /// Hostname, node id, MAAS system id or MAC; or a code, a step or a profile's field.
+    /// Hostname, node ID, MAAS system ID or MAC; or a code, a step or a profile field.
     #[arg(value_name = "WHAT")]
     pub node: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
 
-/// Every command, with its example below its options.
+/// Command tree with an example below the options of each command.
 #[must_use]
 pub fn tree() -> clap::Command {
     with_examples(Cli::command(), "")
@@ -317,7 +317,7 @@ pub fn tree() -> clap::Command {
 /// Reads a command line, the program's name included.
 ///
 /// # Errors
-/// clap's, which hold the help as well where that is asked for.
+/// Errors of clap, which also carry the help text if the user asked for it.
 pub fn parse<I>(args: I) -> Result<Cli, clap::Error>
 where
     I: IntoIterator,
@@ -327,7 +327,7 @@ where
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut tree()))
 }
 
-/// The example of the command that is called by `path`, the words behind `gpuaas`.
+/// Example of the command at `path`, the words after `gpuaas`.
 #[must_use]
 pub(crate) fn example(path: &str) -> Option<&'static str> {
     examples::EXAMPLES.iter().find(|(of, _)| *of == path).map(|(_, line)| *line)

@@ -67,6 +67,6 @@ pub(crate) fn query_of(
 /// Says how to ask for the next page, where there is one.
 pub(crate) fn say_next(terminal: &mut Terminal, what: &str, next: Option<&str>) {
     if let Some(next) = next {
-        terminal.message(&format!("There are more {what}: the next ones with --after {next}"));
+        terminal.message(&format!("There are more {what}; use --after {next} to show them"));
     }
 }

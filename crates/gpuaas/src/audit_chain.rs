@@ -45,8 +45,8 @@ pub(crate) async fn verify(args: AuditVerifyArgs, terminal: &mut Terminal) -> Re
     };
     let detail = format!("{row} was {}: {}", fault.kind, fault.text);
     Err(Failure::local(CommandCode::AuditTampered, detail).hint(
-        "keep a copy of the database as it is now, and compare it with what \
-         `gpuaas audit export` wrote before, or with a backup",
+        "copy the database now, and compare it with an earlier output of `gpuaas audit export` or \
+         with a backup",
     ))
 }
 
@@ -131,7 +131,7 @@ fn verify_file(file: &Path, expect: Option<AuditChainEnd>) -> Result<AuditVerdic
     let unreadable = |detail: String| {
         let detail = format!("{}: {detail}", file.display());
         Failure::local(CommandCode::AuditExportFailed, detail)
-            .hint("name a file of `gpuaas audit export --form json-lines --to FILE`")
+            .hint("use a file written by `gpuaas audit export --form json-lines --to FILE`")
     };
     let lines = File::open(file).map_err(|error| unreadable(error.to_string()))?;
     let mut begun: Option<ChainVerifier> = None;
@@ -147,7 +147,7 @@ fn verify_file(file: &Path, expect: Option<AuditChainEnd>) -> Result<AuditVerdic
         }
         head = AuditChainEnd { seq: row.seq, digest: row.digest };
     }
-    let verifier = begun.ok_or_else(|| unreadable("it has no line".to_owned()))?;
+    let verifier = begun.ok_or_else(|| unreadable("the file is empty".to_owned()))?;
     Ok(verdict(verifier.finish(&head, &[]), rows))
 }
 
@@ -182,12 +182,12 @@ pub(crate) async fn export(args: AuditExportArgs, terminal: &mut Terminal) -> Re
         }
     }
     sink.close(&args.to).await?;
-    terminal.message(&format!("{rows} rows were written; {}", next(after)));
+    terminal.message(&format!("wrote {rows} rows; {}", next(after)));
     Ok(())
 }
 
 fn next(after: i64) -> String {
-    format!("the next ones with --after {after}")
+    format!("continue with --after {after}")
 }
 
 fn json_line(item: &ChainedAuditRecord) -> Result<String, Failure> {

@@ -115,7 +115,7 @@ fn failed(target: &AuditTarget, error: &io::Error) -> Failure {
         AuditTarget::Tcp(address) => format!("tcp://{address}"),
     };
     Failure::local(CommandCode::AuditExportFailed, format!("{name}: {error}")).hint(
-        "see that the receiver is there, or name another one with `--to`; the message before this \
-         one says where to go on with `--after`",
+        "check that the receiver is running, or set another target with `--to`; the previous \
+         message shows where to continue with `--after`",
     )
 }

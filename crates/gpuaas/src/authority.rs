@@ -50,9 +50,9 @@ fn draw(report: &AuthorityReport, style: Style) -> String {
     let mut text =
         output::table(style, &["GENERATION", "STATE", "SHA-256", "ENDS", "SIGNS SINCE"], rows);
     for (what, nodes) in [
-        ("not trusting it yet", &report.nodes_without_bundle),
-        ("with a former certificate", &report.nodes_with_former_certificate),
-        ("to enroll with user-data of before", &report.nodes_to_enroll),
+        ("that do not trust it yet", &report.nodes_without_bundle),
+        ("with a certificate of a former authority", &report.nodes_with_former_certificate),
+        ("that will enroll with outdated user-data", &report.nodes_to_enroll),
     ] {
         if !nodes.is_empty() {
             text.push_str(&format!("{} nodes {what}: {}\n", nodes.len(), nodes.join(", ")));

@@ -108,35 +108,35 @@ pub(crate) async fn run(args: BackupArgs, terminal: &mut Terminal) -> Result<(),
     let bytes: u64 = manifest.files.iter().map(|file| file.bytes).sum();
     if !has_keys {
         terminal.message(
-            "the keys are not in it: keep `master.key` elsewhere, since without it no password and \
-             no API key of the backup can be read, or name a `--key-file`",
+            "the backup does not contain the keys: store `master.key` separately, since passwords \
+             and API keys in the backup cannot be read without it, or use `--key-file`",
         );
     }
-    terminal.message(&format!("the backup has {bytes} bytes"));
+    terminal.message(&format!("backup size: {bytes} bytes"));
     terminal.data(&to.display().to_string())?;
     let Some(keep) = keep else { return Ok(()) };
     for backup in older_backups(&to, keep).map_err(|error| not_deleted(&to, &error))? {
         remove_backup(&backup).map_err(|error| not_deleted(&backup, &error))?;
-        terminal.message(&format!("{} is deleted: {keep} are kept", backup.display()));
+        terminal.message(&format!("deleted {}, keeping the newest {keep}", backup.display()));
     }
     Ok(())
 }
 
 fn not_embedded() -> Failure {
-    let detail = "the database is a server's, which has its own program for backups";
+    let detail = "the database is on a PostgreSQL server, which has its own backup tools";
     Failure::usage(CommandCode::DatabaseNotEmbedded, detail).hint(
-        "`pg_dump --format=custom --file=FILE URL` copies it while control planes run, \
-         `pg_restore --clean --if-exists --dbname=URL FILE` brings it back; copy `master.key` of the \
-         data folder to a place of its own once",
+        "back it up with `pg_dump --format=custom --file=FILE URL` while control planes run, and \
+         restore it with `pg_restore --clean --if-exists --dbname=URL FILE`; copy `master.key` \
+         from the data folder to a separate place once",
     )
 }
 
 fn check_paths(to: &Path, database: &Path) -> Result<(), Failure> {
     if to.exists() {
-        return Err(failed(&format!("{} is there already", to.display())));
+        return Err(failed(&format!("{} already exists", to.display())));
     }
     if !database.is_file() {
-        return Err(failed(&format!("there is no database {}", database.display())));
+        return Err(failed(&format!("database {} does not exist", database.display())));
     }
     Ok(())
 }
@@ -151,7 +151,7 @@ fn write(
 ) -> Result<BackupManifest, Failure> {
     let keys = args.key_file.as_deref();
     let keys = keys.map(|file| sealed_keys(&args.data, &loaded, file)).transpose()?;
-    let (_, master_key) = loaded.keys.first().ok_or_else(|| failed("there is no master key"))?;
+    let (_, master_key) = loaded.keys.first().ok_or_else(|| failed("no master key found"))?;
     let draft = beside(&args.to);
     let unwritable = |error: io::Error| failed(&format!("{}: {error}", draft.display()));
     if let Some(parent) = draft.parent() {
@@ -174,7 +174,7 @@ fn write(
     if moved.is_err()
         && let Err(error) = fs::remove_dir_all(&draft)
     {
-        tracing::warn!(%error, folder = %draft.display(), "a part of a backup is left");
+        tracing::warn!(%error, folder = %draft.display(), "cannot remove an incomplete backup");
     }
     moved
 }
@@ -210,9 +210,10 @@ fn remove_backup(backup: &Path) -> io::Result<()> {
 }
 
 fn not_deleted(path: &Path, error: &io::Error) -> Failure {
-    let detail = format!("the new backup is whole, {} is not deleted: {error}", path.display());
+    let detail =
+        format!("the new backup is complete, but {} was not deleted: {error}", path.display());
     Failure::local(CommandCode::BackupFailed, detail)
-        .hint("look at what else is in that folder, and delete it by hand")
+        .hint("check what else is in that folder, and delete it manually")
 }
 
 /// The folder that a backup is written in until it is whole.
@@ -253,7 +254,7 @@ fn fill(
 fn sealed_keys(data: &Path, loaded: &LoadedKeys, key_file: &Path) -> Result<Vec<u8>, Failure> {
     let text = |(_, key): &(KeySource, MasterKey)| key.to_text().expose_secret().to_owned();
     let mut texts = loaded.keys.iter().map(text);
-    let master_key = texts.next().ok_or_else(|| failed("there is no master key"))?;
+    let master_key = texts.next().ok_or_else(|| failed("no master key found"))?;
     let other_master_keys: Vec<String> = texts.collect();
     let admin_token = fs::read_to_string(data.join("admin-token")).ok();
     let admin_token = admin_token.map(|text| text.trim().to_owned());
@@ -277,7 +278,7 @@ pub(crate) fn describe(folder: &Path, name: &str) -> io::Result<BackupFile> {
 
 fn failed(detail: &str) -> Failure {
     Failure::local(CommandCode::BackupFailed, detail).hint(
-        "run it on the control plane's host as its user, with the `--data` and `--database` of \
-         `gpuaas serve`, and name a folder that is not there with --to",
+        "run the command on the control plane's host as its user, with the `--data` and \
+         `--database` of `gpuaas serve`, and choose a new folder with --to",
     )
 }

@@ -107,7 +107,7 @@ async fn take_over(
     }
     let plans = List::whole(plans);
     if plans.items.is_empty() {
-        terminal.message(&format!("{}: no machine in use is to be taken", spec.name));
+        terminal.message(&format!("{}: no machine in use needs to be taken over", spec.name));
     } else if !args.dry_run {
         terminal.message(&draw_plans(&plans, terminal.style()));
         if !args.yes {
@@ -175,10 +175,12 @@ async fn follow(
         }
     };
     timeout(Duration::from_secs(seconds), work).await.unwrap_or_else(|_| {
-        let title = format!("The batch did not end within {seconds} s");
+        let title = format!("The batch did not finish within {seconds} s");
         Err(Failure::new(Exit::TimedOut, CommandCode::WaitTimedOut, name.to_owned())
             .title(&title)
-            .hint(format!("the work goes on; `gpuaas batch show {name}` says how far it is")))
+            .hint(format!(
+                "the work continues; run `gpuaas batch show {name}` to see its progress"
+            )))
     })
 }
 
@@ -212,8 +214,10 @@ fn verdict(batch: &BatchResource) -> Result<(), Failure> {
         listed = format!("{listed} and {more} more");
     }
     let hint = match &batch.status.stop {
-        Some(_) => format!("mend the cause, then `gpuaas batch resume {name} --reason WHY`"),
-        None => format!("`gpuaas batch show {name}` names them; `gpuaas explain HOST` says why"),
+        Some(_) => format!("fix the cause, then run `gpuaas batch resume {name} --reason WHY`"),
+        None => format!(
+            "run `gpuaas batch show {name}` to list them, and `gpuaas explain HOST` to see why"
+        ),
     };
     Err(Failure::coded(Exit::Parked, code, &title, format!("{why}: {listed}")).hint(hint))
 }
@@ -222,7 +226,8 @@ fn verdict(batch: &BatchResource) -> Result<(), Failure> {
 #[must_use]
 pub fn plan(accepted: &BatchAccepted, _: Style) -> String {
     let BatchAccepted { batch_id, name, profile_revision, canaries, rest } = accepted;
-    let id = batch_id.map_or_else(|| "dry run, nothing was made".to_owned(), |id| id.to_string());
+    let id =
+        batch_id.map_or_else(|| "dry run, nothing was created".to_owned(), |id| id.to_string());
     let first = if canaries.is_empty() { "nobody".to_owned() } else { canaries.join(", ") };
     fields(&[
         ("batch", format!("{name} ({id})")),
@@ -263,7 +268,7 @@ pub fn show(batch: &BatchResource, style: Style) -> String {
     let seconds = |value: Option<f64>| value.map(|s| format!("{s:.0} s")).unwrap_or_default();
     let at = |at: Option<Timestamp>| at.map(|at| style.exact_moment(at)).unwrap_or_default();
     let share = format!(
-        "{:.2}, stops above {} from {} ended on",
+        "{:.2}, stops above {} once {} have ended",
         status.failure_ratio,
         spec.stop_at_failure_ratio,
         spec.min_ended()
@@ -276,8 +281,8 @@ pub fn show(batch: &BatchResource, style: Style) -> String {
         ("phase", status.phase.to_string()),
         ("waits for", status.waiting_for.clone()),
         ("active", format!("{} of {}", counts.active, spec.machines.len())),
-        ("under way", counts.running.to_string()),
-        ("not begun", counts.waiting.to_string()),
+        ("in progress", counts.running.to_string()),
+        ("not started", counts.waiting.to_string()),
         ("parked", counts.parked.to_string()),
         ("failed", counts.failed.to_string()),
         ("failure share", share),

@@ -10,7 +10,7 @@ use gpuaas_client::failure::Failure;
 use gpuaas_client::terminal::Terminal;
 use gpuaas_lab::arguments::LabArgs;
 use gpuaas_lab::bench::{
-    agent, api, attack, clients, failover, gate, handover, idle, onboard, topology,
+    agent, api, attack, clients, console, failover, gate, handover, idle, onboard, topology,
 };
 use gpuaas_simulation::{
     busy_region, chaos, claims_benchmark, image_experiment, outage_benchmark, people,
@@ -30,6 +30,7 @@ pub async fn run(command: BenchCommand, terminal: &mut Terminal) -> Result<(), F
     match command {
         BenchCommand::Onboard(args) => onboard::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Api(args) => api::run(args, terminal).await,
+        BenchCommand::Console(args) => console::run(args, terminal).await,
         BenchCommand::Idle(args) => idle::run(args, terminal).await,
         BenchCommand::Clients(args) => clients::run(args, &ServeLauncher, terminal).await,
         BenchCommand::Region(args) => region_benchmark::run(args, terminal).await,

@@ -187,9 +187,9 @@ fn tool_findings(program: &str, arguments: &[&str], folder: &Path, path: &str) -
 fn new(args: &BundleNewArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let name = args.folder.file_name().map(|name| name.to_string_lossy().into_owned());
     let Some(name) = name.filter(|name| is_name(name)) else {
-        let detail = format!("{} does not end in a name", args.folder.display());
+        let detail = format!("{} does not end in a valid bundle name", args.folder.display());
         return Err(Failure::usage(CommandCode::BundleNameInvalid, detail)
-            .hint("a name is 1 to 64 of a-z, 0-9 and -, and begins with a letter or digit"));
+            .hint("use 1 to 64 characters of a-z, 0-9 and -, starting with a letter or digit"));
     };
     let (manifest, script) = match args.kind {
         BundleKindArgument::SiteBootstrap => (
@@ -207,7 +207,7 @@ fn new(args: &BundleNewArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     let failed = |error| unreadable(&args.folder, &error);
     if args.folder.exists() {
         return Err(failed(std::io::Error::from(std::io::ErrorKind::AlreadyExists))
-            .hint("name a folder that is not there yet"));
+            .hint("choose a folder that does not exist yet"));
     }
     fs::create_dir_all(&args.folder).map_err(failed)?;
     write_new(&args.folder.join(SOURCE_NAME), manifest.replace("NAME", &name).as_bytes(), 0o644)?;
@@ -336,7 +336,7 @@ fn table_of(shown: &BundleSummary) -> String {
         manifest.about,
         shown.digest,
         shown.size_bytes,
-        shown.signed_by.as_deref().unwrap_or("- (name a key with --trust)")
+        shown.signed_by.as_deref().unwrap_or("- (pass a public key with --trust)")
     );
     for required in &manifest.requires {
         text.push_str(&format!("requires {}\n", required.bundle));
@@ -344,10 +344,10 @@ fn table_of(shown: &BundleSummary) -> String {
     for (name, input) in &manifest.inputs {
         let default = match &input.default {
             Some(default) => format!("default {default:?}"),
-            None => "has to be set".to_owned(),
+            None => "required".to_owned(),
         };
         let secret = if input.secret {
-            ", a secret: `gpuaas site secret set SITE BUNDLE INPUT --file FILE`"
+            ", secret: set it with `gpuaas site secret set SITE BUNDLE INPUT --file FILE`"
         } else {
             ""
         };
@@ -358,7 +358,7 @@ fn table_of(shown: &BundleSummary) -> String {
     }
     for phase in &manifest.phases {
         text.push_str(&format!(
-            "phase {} ({}), at most {} s\n",
+            "phase {} ({}), timeout {} s\n",
             phase.name, phase.run, phase.timeout_seconds
         ));
     }
@@ -458,7 +458,7 @@ fn rendered(manifest: &Manifest, set: &Inputs) -> Result<RenderedBundle, Failure
     // What a secret is nobody needs to say here, and nobody is shown.
     let mut values = manifest.resolve_public(set).map_err(|error| {
         Failure::usage(CommandCode::BundleInputInvalid, error.to_string())
-            .hint("`gpuaas bundle show BUNDLE` lists the inputs")
+            .hint("run `gpuaas bundle show BUNDLE` to list the inputs")
     })?;
     for name in manifest.inputs.iter().filter(|(_, input)| input.secret).map(|(name, _)| name) {
         values.insert(name.clone(), REDACTED.to_owned());

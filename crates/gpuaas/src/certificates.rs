@@ -46,7 +46,8 @@ pub async fn revoke(args: &RevokeCertificateArgs, terminal: &mut Terminal) -> Re
     let Some(node) = done else { return Ok(()) };
     let hostname = &node.hostname;
     terminal.message(&format!(
-        "{hostname}: its agent is refused; `gpuaas node reimage {hostname}` gives it another"
+        "{hostname}: the agent is rejected from now on; run `gpuaas node reimage {hostname}` to \
+         issue a new certificate"
     ));
     output::print(terminal, args.api.format, &node, table)
 }
@@ -55,8 +56,8 @@ fn question(node: &NodeCertificates, _: Style) -> String {
     let valid = node.certificates.iter().filter(|one| one.state == CertificateState::Valid);
     let (hostname, valid) = (&node.hostname, valid.count());
     format!(
-        "{hostname}: {valid} certificates are withdrawn, and its agent is refused from the next \
-         call on"
+        "{hostname}: {valid} certificates will be revoked, and the agent is rejected from its \
+         next call"
     )
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn set_node(args: &NodeSetArgs, terminal: &mut Terminal) -> Res
     let node = ApiClient::from_args(&args.api)?.change_node(&args.node, &change).await?;
     if let Some(run) = node.run.as_ref().filter(|_| node.park.is_some()) {
         terminal.message(&format!(
-            "{}: run {} is parked; `gpuaas run resume {} --reason WHY` lets it go on",
+            "{}: run {} is parked; run `gpuaas run resume {} --reason WHY` to resume it",
             node.hostname, run.id, run.id
         ));
     }

@@ -157,7 +157,7 @@ async fn preset(client: &ApiClient, name: &str) -> Result<Map<String, Value>, Fa
         Some(Ok(Value::Object(spec))) => Ok(spec),
         _ => {
             let names: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
-            Err(Failure::usage(CommandCode::PresetNotFound, format!("there is no preset {name}"))
+            Err(Failure::usage(CommandCode::PresetNotFound, format!("unknown preset {name}"))
                 .hint(format!("use one of: {}", names.join(", "))))
         }
     }

@@ -98,27 +98,27 @@ fn arguments(option: &Arg, key: &str, value: &Value) -> Result<Vec<OsString>, St
         (Value::Bool(said), true) => {
             Ok(said.then(|| format!("--{key}").into()).into_iter().collect())
         }
-        (_, true) => Err(format!("{key}: write true or false")),
+        (_, true) => Err(format!("{key}: expected true or false")),
         (Value::String(text), false) => Ok(vec![format!("--{key}={text}").into()]),
         (Value::Number(number), false) => Ok(vec![format!("--{key}={number}").into()]),
         (Value::Array(texts), false) if is_repeated && texts.iter().all(Value::is_string) => {
             let texts = texts.iter().filter_map(Value::as_str);
             Ok(texts.map(|text| format!("--{key}={text}").into()).collect())
         }
-        (_, false) if is_repeated => Err(format!("{key}: write one text or a list of texts")),
-        (_, false) => Err(format!("{key}: write one text or one number")),
+        (_, false) if is_repeated => Err(format!("{key}: expected a text or a list of texts")),
+        (_, false) => Err(format!("{key}: expected a text or a number")),
     }
 }
 
 fn unknown(serve: &Command, key: &str) -> String {
     let names: Vec<&str> = options(serve).filter_map(Arg::get_long).collect();
-    format!("{key:?} is none of its options: {}", names.join(", "))
+    format!("unknown option {key:?}: expected one of {}", names.join(", "))
 }
 
 fn invalid(path: &Path, why: &str) -> Failure {
     Failure::usage(CommandCode::ConfigFileInvalid, format!("{}: {why}", path.display())).hint(
-        "write options of `gpuaas serve` without their dashes, such as `listen: 127.0.0.1:8080`; \
-         docs/reference/serve.yaml is a sample",
+        "use options of `gpuaas serve` without leading dashes, such as `listen: 127.0.0.1:8080`; \
+         see docs/reference/serve.yaml for a sample",
     )
 }
 

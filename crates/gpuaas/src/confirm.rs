@@ -14,15 +14,15 @@ use gpuaas_types::codes::CommandCode;
 pub(crate) fn confirm(name: &str, what: &str, terminal: &mut Terminal) -> Result<(), Failure> {
     let refused = |detail: String| {
         Failure::usage(CommandCode::NotConfirmed, detail)
-            .hint("look with --dry-run, then repeat with --yes")
+            .hint("check the plan with --dry-run, then repeat with --yes")
     };
     if !std::io::stdin().is_terminal() || !terminal.interactive() {
-        return Err(refused(format!("nobody is there to confirm the {what}")));
+        return Err(refused(format!("cannot confirm the {what}: no interactive terminal")));
     }
-    terminal.message(&format!("Type {name} to go on:"));
+    terminal.message(&format!("Type {name} to confirm:"));
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(|error| refused(error.to_string()))?;
-    if line.trim() == name { Ok(()) } else { Err(refused("it was not confirmed".into())) }
+    if line.trim() == name { Ok(()) } else { Err(refused("the typed name does not match".into())) }
 }
 
 #[cfg(test)]

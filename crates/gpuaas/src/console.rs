@@ -40,8 +40,8 @@ pub(crate) async fn run(command: ConsoleCommand, terminal: &mut Terminal) -> Res
         |address: &Address, _: Style| {
             let Address { url, expires_in_seconds } = address;
             match is_opened {
-                true => "the console opens in your browser".to_owned(),
-                false => format!("{url}\nvalid once, for {expires_in_seconds:.0} s"),
+                true => "opening the console in your browser".to_owned(),
+                false => format!("{url}\nvalid for one use within {expires_in_seconds:.0} s"),
             }
         },
     )

@@ -37,7 +37,7 @@ pub(crate) fn run(command: ContextCommand, terminal: &mut Terminal) -> Result<()
             let server = contexts.find(&name)?.server.clone();
             contexts.current = Some(name.clone());
             file.save(&contexts)?;
-            terminal.message(&format!("{name} is in use: {server}"));
+            terminal.message(&format!("current context: {name} ({server})"));
             Ok(())
         }
         ContextCommand::List(args) => {
@@ -61,8 +61,8 @@ pub(crate) fn run(command: ContextCommand, terminal: &mut Terminal) -> Result<()
             }
             file.save(&contexts)?;
             terminal.message(&match was_in_use {
-                true => format!("{name} is removed; no context is in use now"),
-                false => format!("{name} is removed"),
+                true => format!("removed {name}; there is no current context now"),
+                false => format!("removed {name}"),
             });
             Ok(())
         }
@@ -90,8 +90,10 @@ fn add(args: ContextAddArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     }
     file.save(&contexts)?;
     terminal.message(&match contexts.current.as_deref() == Some(name.as_str()) {
-        true => format!("{name} is in use"),
-        false => format!("{name} is added; `gpuaas context use {name}` has commands use it"),
+        true => format!("saved {name}, the current context"),
+        false => {
+            format!("saved {name}; run `gpuaas context use {name}` to make it the current context")
+        }
     });
     Ok(())
 }
@@ -143,7 +145,7 @@ mod tests {
             "gpuaas context add east --server https://e.example --token-file {}",
             token.display()
         );
-        assert_eq!(typed(&add).2, "east is in use\n");
+        assert_eq!(typed(&add).2, "saved east, the current context\n");
         let (ended, _, said) = typed("gpuaas context add west --server w.example:8080");
         assert!(ended.is_ok() && said.contains("gpuaas context use west"), "{said}");
         typed("gpuaas context use west").0.unwrap();
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!(lines[1], ["east", "https://e.example", token.to_str().unwrap()]);
         assert_eq!(lines[2], ["west", "w.example:8080", "yes", "-"]);
         assert_eq!(typed("gpuaas context list -o name").1, "east\nwest\n");
-        assert!(typed("gpuaas context remove west").2.contains("no context is in use"));
+        assert!(typed("gpuaas context remove west").2.contains("no current context"));
         let failure = typed("gpuaas context use west").0.unwrap_err();
         assert_eq!(failure.code(), "context_not_found");
         let failure = typed("gpuaas context add x --server ftp://x").0.unwrap_err();

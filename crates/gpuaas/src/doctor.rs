@@ -40,7 +40,7 @@ pub(crate) async fn run(args: DoctorArgs, terminal: &mut Terminal) -> Result<(),
         return Ok(());
     }
     Err(Failure::local(CommandCode::FaultsFound, codes.join(", "))
-        .hint("the table names the next step of each; then run `gpuaas doctor` again"))
+        .hint("follow the next step of each fault in the table, then run `gpuaas doctor` again"))
 }
 
 async fn examine(args: &DoctorArgs) -> DoctorReport {

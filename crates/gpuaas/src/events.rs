@@ -45,7 +45,7 @@ pub async fn run(args: EventsArgs, terminal: &mut Terminal) -> Result<(), Failur
             let body = ReplayRequest { sink: args.sink, letter: args.letter, reason: args.reason };
             let answer = ApiClient::from_args(&args.api)?.replay_dead_letters(&body).await?;
             output::print(terminal, args.api.format, &answer, |answer: &ReplayAnswer, _| {
-                format!("letters that are delivered again: {}", answer.letters)
+                format!("dead letters to redeliver: {}", answer.letters)
             })
         }
     }
@@ -67,7 +67,7 @@ pub async fn webhook(command: WebhookCommand, terminal: &mut Terminal) -> Result
             let body = EventSinkRemoval { reason: args.reason };
             let left =
                 ApiClient::from_args(&args.api)?.remove_event_sink(&args.name, &body).await?;
-            terminal.message(&format!("nothing is delivered to {} any more", args.name));
+            terminal.message(&format!("stopped deliveries to {}", args.name));
             output::print(terminal, args.api.format, &left, sinks_table)
         }
     }
@@ -93,7 +93,7 @@ async fn add_webhook(args: WebhookAddArgs, terminal: &mut Terminal) -> Result<()
             return Err(failure);
         }
     };
-    terminal.message(&format!("the secret of {} is in {}", made.view.name, args.to.display()));
+    terminal.message(&format!("wrote the secret of {} to {}", made.view.name, args.to.display()));
     let one = |sink: &EventSinkView, style| sinks_table(&List::whole(vec![sink.clone()]), style);
     output::print(terminal, args.api.format, &made.view, one)
 }
@@ -127,7 +127,7 @@ async fn follow(args: EventFollowArgs, terminal: &mut Terminal) -> Result<(), Fa
                 Err(failure) if is_passing(&failure) => {
                     pause = f64::min(pause * 2.0, LONGEST_PAUSE_SECONDS);
                     let detail = &failure.problem.detail;
-                    terminal.message(&format!("the stream broke, coming back: {detail}"));
+                    terminal.message(&format!("the stream broke, reconnecting: {detail}"));
                 }
                 Err(failure) => return Err(failure),
             }

@@ -63,7 +63,7 @@ async fn start(args: ExperimentStartArgs, terminal: &mut Terminal) -> Result<(),
     }
     if !args.planned.yes {
         terminal.message(&draw(&plan, terminal.style()));
-        confirm(&body.name, "experiment, which erases these nodes,", terminal)?;
+        confirm(&body.name, "experiment, which erases these nodes", terminal)?;
     }
     // What was shown is what is done.
     (body.seed, body.dry_run) = (Some(plan.seed), false);
@@ -92,7 +92,7 @@ async fn import(args: ExperimentImportArgs, terminal: &mut Terminal) -> Result<(
     let text = read_file(&args.file)?;
     let times: EarlierTimes = serde_json::from_str(&text).map_err(|error| {
         Failure::usage(CommandCode::FileUnreadable, format!("{}: {error}", args.file.display()))
-            .hint("look at the help of this command, which says what the file holds")
+            .hint("see --help of this command for the file format")
     })?;
     let body = ExperimentImport {
         name: args.name,

@@ -121,14 +121,14 @@ fn verdict(nodes: &[NodeView]) -> Option<Failure> {
     let names = stopped.iter().map(|node| node.hostname.clone()).collect();
     let (code, detail) = match &first.park {
         Some(park) => (park.code.as_str(), park.text.as_str()),
-        None => (CommandCode::RunEnded.as_str(), "the run ended before that"),
+        None => (CommandCode::RunEnded.as_str(), "the run ended earlier"),
     };
     let aim = aim(first).unwrap_or(NodeState::Active);
     let title = match nodes.len() {
         1 => format!("The node did not become {aim}"),
         all => format!("{} of {all} nodes did not become {aim}", stopped.len()),
     };
-    let hint = format!("`gpuaas explain {}` says what to do next", first.hostname);
+    let hint = format!("run `gpuaas explain {}` to see what to do next", first.hostname);
     Some(
         Failure::coded(Exit::Parked, code, &title, format!("{}: {detail}", few(names, ", ")))
             .hint(hint),
@@ -144,13 +144,13 @@ fn troubled(nodes: &[NodeView]) -> Option<Failure> {
         .collect();
     let (node, problem) = troubled.first()?;
     let title = match nodes.len() {
-        1 => "The node is active, and something is wrong with it".to_owned(),
-        all => format!("All {all} nodes are active; something is wrong with {}", troubled.len()),
+        1 => "The node is active but has a problem".to_owned(),
+        all => format!("All {all} nodes are active, {} with problems", troubled.len()),
     };
     let texts =
         troubled.iter().map(|(node, problem)| format!("{}: {}", node.hostname, problem.text));
     let detail = few(texts.collect(), "; ");
-    let hint = format!("`gpuaas explain {}` says what to do next", node.hostname);
+    let hint = format!("run `gpuaas explain {}` to see what to do next", node.hostname);
     Some(Failure::coded(Exit::Troubled, &problem.code, &title, detail).hint(hint))
 }
 
@@ -173,7 +173,7 @@ fn still_open(
         .filter(|(id, _)| last.get(id).is_none_or(|node| standing(node) == Standing::Open))
         .collect();
     let first = open.first().map_or("RUN", |(_, name)| name.as_str());
-    let hint = format!("the work goes on; `gpuaas run wait {first}` waits again");
+    let hint = format!("the work continues; run `gpuaas run wait {first}` to keep waiting");
     let open: Vec<String> = open
         .iter()
         .map(|(id, name)| {
@@ -184,7 +184,7 @@ fn still_open(
     let detail = few(open, "; ");
     match early {
         Early::Late => {
-            let title = format!("Not every run ended within {seconds} s");
+            let title = format!("Some runs did not end within {seconds} s");
             Failure::new(Exit::TimedOut, CommandCode::WaitTimedOut, detail).title(&title)
         }
         Early::Interrupted => Failure::new(Exit::Interrupted, CommandCode::WaitInterrupted, detail),
@@ -216,7 +216,7 @@ async fn follow(
                 Err(failure) if failure.exit == Exit::Unreachable && missed < PATIENCE => {
                     if missed == 0 {
                         terminal.message(&format!(
-                            "{name}  the control plane does not answer; still trying"
+                            "{name}  the control plane does not respond; retrying"
                         ));
                     }
                     missed += 1;
@@ -345,8 +345,8 @@ mod tests {
         let failure = followed.verdict().unwrap();
         assert_eq!(failure.exit as u8, 7);
         insta::assert_snapshot!(failure.to_string(), @r"
-        error agent_silent: The node is active, and something is wrong with it: j22u11: We believe: the agent is silent since 2026-11-20T11:00:00Z, for 11 min 40 s
-        hint: `gpuaas explain j22u11` says what to do next
+        error agent_silent: The node is active but has a problem: j22u11: GPUaaS: the agent has been silent since 2026-11-20T11:00:00Z (11 min 40 s)
+        hint: run `gpuaas explain j22u11` to see what to do next
         ");
         let mut retired = active();
         retired.problems = views::problems();
@@ -389,8 +389,8 @@ mod tests {
         let followed = until_settled_or(&client, &[key], 60, seen, &mut terminal).await.unwrap();
         assert_eq!(followed.nodes.len(), 1);
         insta::assert_snapshot!(followed.verdict().unwrap().to_string(), @r"
-        error wait_interrupted: Only the waiting was interrupted: j22u11 waits for MAAS to finish commissioning
-        hint: the work goes on; `gpuaas run wait j22u11` waits again
+        error wait_interrupted: The wait was interrupted: j22u11 waits for MAAS to finish commissioning
+        hint: the work continues; run `gpuaas run wait j22u11` to keep waiting
         ");
         assert_eq!(followed.verdict().unwrap().exit as u8, 130);
     }

@@ -21,7 +21,7 @@ pub(crate) fn read_file(path: &Path) -> Result<String, Failure> {
     read.map_err(|error| {
         let detail = format!("{}: {error}", path.display());
         Failure::usage(CommandCode::FileUnreadable, detail)
-            .hint("name a file that is there and that you may read; `-` reads standard input")
+            .hint("use an existing file that you can read; `-` reads standard input")
     })
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<SecretText, Failure> {
     if secret.is_empty() {
         let detail = format!("{} is empty", path.display());
         return Err(Failure::usage(CommandCode::SecretMissing, detail)
-            .hint("write the secret into the file, on one line"));
+            .hint("write the secret to the file, on one line"));
     }
     Ok(secret.into())
 }

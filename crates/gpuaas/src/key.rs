@@ -132,17 +132,17 @@ pub(crate) async fn open(of: &OwnDatabaseArgs, loaded: &LoadedKeys) -> Result<St
 }
 
 pub(crate) fn nothing_here(path: &Path) -> Failure {
-    let detail = format!("{} is not there", path.display());
+    let detail = format!("{} does not exist", path.display());
     Failure::usage(CommandCode::NothingToReset, detail).hint(
-        "run it on the control plane's host, and name what `gpuaas serve` is started with: \
-         `gpuaas key show --data DIR`, with --database URL and --master-key SOURCE where it has them",
+        "run the command on the control plane's host with the same options as `gpuaas serve`: \
+         `gpuaas key show --data DIR`, with --database URL and --master-key SOURCE if you use them",
     )
 }
 
 async fn rotate(args: KeyRotateArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     if args.reason.trim().is_empty() {
         let failure = Failure::usage(CommandCode::CommandLineInvalid, "--reason is empty");
-        return Err(failure.hint("say why: the audit keeps it"));
+        return Err(failure.hint("pass a reason, which is recorded in the audit log"));
     }
     let (sources, data) = (args.of.master_key.sources(), &args.of.data);
     let embedded = embedded_path(&database_url(data, args.of.database.as_deref()));
@@ -168,25 +168,25 @@ async fn rotate(args: KeyRotateArgs, terminal: &mut Terminal) -> Result<(), Fail
     moved?;
     if sources.is_default() {
         retire_file(data, &id, &to).map_err(|error| {
-            let detail = format!("every value is moved, and {KEY_FILE} is not: {error}");
+            let detail =
+                format!("all values are resealed, but {KEY_FILE} was not replaced: {error}");
             Failure::local(CommandCode::DataUnwritable, detail)
-                .hint("let this user write in the data folder, and run the same command again")
+                .hint("make the data folder writable for this user, and repeat the command")
         })?;
     }
     if !(sources.is_default() && args.to.is_none()) {
         terminal.message(&format!("start control planes with `--master-key {to}` from now on"));
     }
-    terminal.message(
-        "keep the former key as long as you keep backups from before: they open with it alone",
-    );
+    terminal
+        .message("keep the former key as long as you keep older backups: only this key opens them");
     terminal.data(&id)
 }
 
 fn no_target() -> Failure {
-    let detail = "the next key has to be named: the master key is not in the data folder, or the database is \
-                  one that control planes share, each of which needs both keys first";
+    let detail = "--to is missing: expected the next key, because the master key is not in the \
+                  data folder, or control planes share the database and each needs both keys first";
     Failure::usage(CommandCode::CommandLineInvalid, detail)
-        .hint("`gpuaas key rotate --master-key SOURCE --to SOURCE --reason TEXT`")
+        .hint("run `gpuaas key rotate --master-key SOURCE --to SOURCE --reason TEXT`")
 }
 
 async fn move_values(
@@ -207,9 +207,9 @@ async fn move_values(
     let begun =
         store.begin_key_rotation(now(), id, entry(AuditAction::MasterKeyRotate), args.force).await;
     if begun.map_err(store_failure)? {
-        terminal.message(&format!("key {id} seals from now on, and {before} no more"));
+        terminal.message(&format!("key {id} seals from now on, instead of {before}"));
     } else {
-        terminal.message(&format!("key {id} seals already: going on with what is left"));
+        terminal.message(&format!("key {id} already seals: continuing with the remaining values"));
     }
     let mut moved = 0;
     loop {
@@ -220,7 +220,7 @@ async fn move_values(
     }
     let ended = store.end_key_rotation(now(), entry(AuditAction::MasterKeyRetire)).await;
     let all = ended.map_err(store_failure)?;
-    terminal.message(&format!("{moved} values were moved; all {all} are sealed with key {id}"));
+    terminal.message(&format!("resealed {moved} values; all {all} are now sealed with key {id}"));
     Ok(())
 }
 

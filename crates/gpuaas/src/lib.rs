@@ -147,7 +147,7 @@ fn execute(cli: Cli, terminal: &mut Terminal) -> Result<(), Failure> {
 fn start_log(filter: &str, traces: Option<SpanLayer>) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         Failure::usage(CommandCode::LogFilterInvalid, error.to_string())
-            .hint("write it as info, or gpuaas_engine=debug,warn")
+            .hint("use a filter such as info, or gpuaas_engine=debug,warn")
     })?;
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     // A file of a log is read by programs; colours are for a terminal, unless NO_COLOR is set.

@@ -27,7 +27,7 @@ pub(crate) async fn login(args: LoginArgs, terminal: &mut Terminal) -> Result<()
     let ca_file = args.issuer_ca_file.as_deref().map(std::path::absolute).transpose();
     let ca_file = ca_file.map_err(|error| {
         Failure::usage(CommandCode::CaFileUnusable, error.to_string())
-            .hint("name a file of certificates, PEM: `gpuaas login --issuer-ca-file FILE`")
+            .hint("pass a PEM file of certificates: `gpuaas login --issuer-ca-file FILE`")
     })?;
     let provider = Provider::discover(&offer.issuer, ca_file.as_deref()).await?;
     let code = provider.begin(&offer.client_id, &offer.scope).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn login(args: LoginArgs, terminal: &mut Terminal) -> Result<()
     write_login(&file, &name, Some(with_tokens(new, tokens))).await?;
     let access = ApiClient::connect(&args.of.connection())?.access().await?;
     let may = grants_text(&access.grants);
-    terminal.message(&format!("signed in for context {name} as {}: {may}", access.name));
+    terminal.message(&format!("signed in to context {name} as {}: {may}", access.name));
     Ok(())
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn logout(args: LogoutArgs, terminal: &mut Terminal) -> Result<
     let contexts = file.load()?;
     let name = context_name(&contexts, &args.of)?;
     let Some(login) = contexts.find(&name)?.login.clone() else {
-        terminal.message(&format!("nobody is signed in for context {name}"));
+        terminal.message(&format!("not signed in to context {name}"));
         return Ok(());
     };
     write_login(&file, &name, None).await?;
@@ -66,10 +66,11 @@ pub(crate) async fn logout(args: LogoutArgs, terminal: &mut Terminal) -> Result<
     match ended {
         Ok(true) => {}
         // What is left of it there ends by itself, and nobody has it any more.
-        Ok(false) => terminal.message("the identity provider was not told, and lets it run out"),
+        Ok(false) => terminal
+            .message("the identity provider was not notified; the session expires there later"),
         Err(failure) => {
             let detail = &failure.problem.detail;
-            terminal.message(&format!("the identity provider was not told: {detail}"));
+            terminal.message(&format!("the identity provider was not notified: {detail}"));
         }
     }
     Ok(())
@@ -89,8 +90,8 @@ fn context_file(of: &SignInContextArgs) -> ContextFile {
 
 fn context_name(contexts: &Contexts, of: &SignInContextArgs) -> Result<String, Failure> {
     let Some(name) = of.context.as_ref().or(contexts.current.as_ref()) else {
-        return Err(Failure::usage(CommandCode::ContextNotFound, "no context is in use").hint(
-            "a sign-in is kept in one: `gpuaas context add NAME --server URL`, then `gpuaas login`",
+        return Err(Failure::usage(CommandCode::ContextNotFound, "no current context").hint(
+            "add a context with `gpuaas context add NAME --server URL`, then run `gpuaas login`",
         ));
     };
     contexts.find(name)?;
@@ -117,7 +118,7 @@ fn invitation(code: &DeviceCode) -> String {
     let DeviceCode { user_code, verification_uri, verification_uri_complete, .. } = code;
     let enter = format!("to sign in, open {verification_uri} and enter {user_code}");
     match verification_uri_complete {
-        Some(whole) => format!("{enter}\nor open {whole} and see that it shows this code"),
+        Some(whole) => format!("{enter}\nor open {whole} and check that it shows this code"),
         None => enter,
     }
 }

@@ -39,7 +39,7 @@ async fn a_sign_in_wants_a_context_and_an_offer() {
     let failure = typed(dir.path(), "gpuaas login --context west").await.0.unwrap_err();
     assert_eq!(failure.code(), "context_not_found");
     let (ended, said) = typed(dir.path(), "gpuaas logout").await;
-    assert!(ended.is_ok() && said.contains("nobody is signed in"), "{said}");
+    assert!(ended.is_ok() && said.contains("not signed in"), "{said}");
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_sign_in_is_taken_away_even_where_its_provider_is_gone() {
     contexts.contexts.insert("east".to_owned(), context);
     file.save(&contexts).unwrap();
     let (ended, said) = typed(dir.path(), "gpuaas logout --context east").await;
-    assert!(ended.is_ok() && said.contains("was not told"), "{said}");
+    assert!(ended.is_ok() && said.contains("was not notified"), "{said}");
     assert_eq!(file.load().unwrap().contexts["east"].login, None);
     let kept = std::fs::read_to_string(dir.path().join("gpuaas/contexts.json")).unwrap();
     assert!(!kept.contains("secret"), "{kept}");

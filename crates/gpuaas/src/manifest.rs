@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::input_file::{read_file, read_secret};
 
 const FORM: &str =
-    "a manifest names site, profile and machines; each machine has at least a hostname";
+    "write site, profile and machines into the manifest; each machine needs at least a hostname";
 
 /// A batch.
 ///
@@ -67,10 +67,10 @@ fn refuse_csv(path: &Path, text: &str) -> Result<(), Failure> {
     if !is_named && (begins_otherwise || first.contains(':') || !first.contains([',', ';'])) {
         return Ok(());
     }
-    let detail = format!("{} is a table of comma-separated values", path.display());
+    let detail = format!("{} is a CSV file: expected YAML or JSON", path.display());
     Err(Failure::usage(CommandCode::ManifestUnreadable, detail).hint(
-        "CSV has no types and no names for what a machine has several of; write YAML, one line a \
-         machine: - {hostname: j22u11, bmc_address: 10.0.0.11, mac_addresses: [\"52:54:00:00:00:11\"]}",
+        "write YAML, one line per machine, since CSV has no types or lists: - {hostname: j22u11, \
+         bmc_address: 10.0.0.11, mac_addresses: [\"52:54:00:00:00:11\"]}",
     ))
 }
 
@@ -90,9 +90,9 @@ fn read_passwords(path: &Path, value: &mut Value) -> Result<(), Failure> {
         let Some(file) = machine.remove("bmc_pass_file") else { continue };
         let host = machine.get("hostname").and_then(Value::as_str).unwrap_or("a machine");
         let wrong = |why: &str| unreadable(path, &format!("{host}: bmc_pass_file {why}"));
-        let file = file.as_str().ok_or_else(|| wrong("is no path"))?.to_owned();
+        let file = file.as_str().ok_or_else(|| wrong("is not a path"))?.to_owned();
         if machine.contains_key("bmc_password") {
-            return Err(wrong("stands beside bmc_password: give one of them"));
+            return Err(wrong("conflicts with bmc_password: use only one of them"));
         }
         let password = read_secret(&folder.join(file))?;
         machine.insert("bmc_password".to_owned(), Value::from(password.expose()));
@@ -139,7 +139,7 @@ mod tests {
             let (_dir, path) = file(name, text);
             let failure = batch(&path).unwrap_err();
             assert_eq!(failure.code(), "manifest_unreadable");
-            assert!(failure.problem.detail.contains("comma-separated"), "{failure}");
+            assert!(failure.problem.detail.contains("CSV"), "{failure}");
             assert!(failure.problem.hint.contains("YAML"), "{failure}");
         }
         let (_dir, path) = file("m.yaml", BATCH);

@@ -16,11 +16,12 @@ pub(crate) fn write(args: &ManArgs, terminal: &mut Terminal) -> Result<(), Failu
     let failed = |error: std::io::Error| {
         let detail = format!("{}: {error}", args.to.display());
         Failure::local(CommandCode::FileUnreadable, detail)
-            .hint("name a folder that this user may write, such as ~/.local/share/man/man1")
+            .hint("use a folder that this user can write to, such as ~/.local/share/man/man1")
     };
     fs::create_dir_all(&args.to).map_err(failed)?;
     clap_mangen::generate_to(tree(), &args.to).map_err(failed)?;
-    terminal.message(&format!("`man -l {}/gpuaas.1` shows the first", args.to.display()));
+    terminal
+        .message(&format!("run `man -l {}/gpuaas.1` to read the first page", args.to.display()));
     Ok(())
 }
 

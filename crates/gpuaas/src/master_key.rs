@@ -54,10 +54,10 @@ impl FromStr for KeySource {
                 Ok(Self::Credential(name.to_owned()))
             }
             Some(("credential", _)) => {
-                Err("the name of a credential is a file name, such as gpuaas-master-key".to_owned())
+                Err("expected a file name as credential, such as gpuaas-master-key".to_owned())
             }
             Some(("vault-transit", key)) => key.parse().map(Self::VaultTransit),
-            _ => Err("write file:PATH, credential:NAME or vault-transit:MOUNT/KEY".to_owned()),
+            _ => Err("expected file:PATH, credential:NAME or vault-transit:MOUNT/KEY".to_owned()),
         }
     }
 }
@@ -141,7 +141,8 @@ impl MasterKeySources {
                 // Only this service sees the folder; the modes are systemd's.
                 let text = fs::read_to_string(&path).map_err(|_| key_missing(source))?;
                 MasterKey::from_text(&text).ok_or_else(|| {
-                    let detail = format!("{source} is not 64 hexadecimal digits");
+                    let detail =
+                        format!("invalid master key in {source}: expected 64 hexadecimal digits");
                     Failure::local(CommandCode::MasterKeyMissing, detail).hint(CREDENTIAL)
                 })
             }
@@ -160,7 +161,7 @@ impl MasterKeySources {
             KeySource::VaultTransit(key) => Ok(Some(wrapped_file(data, key))),
             KeySource::Credential(name) => {
                 let folder = self.credentials.as_ref().ok_or_else(|| {
-                    let detail = "systemd has handed over no credentials (CREDENTIALS_DIRECTORY)";
+                    let detail = "systemd passed no credentials: CREDENTIALS_DIRECTORY is not set";
                     Failure::usage(CommandCode::MasterKeyMissing, detail.to_owned())
                         .hint(CREDENTIAL)
                 })?;
@@ -196,8 +197,9 @@ async fn from_transit(
         match kept {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 let detail = format!("{}: {error}", file.display());
-                return Err(Failure::local(CommandCode::DataUnwritable, detail)
-                    .hint("let this user write there, or name another folder with --data"));
+                return Err(Failure::local(CommandCode::DataUnwritable, detail).hint(
+                    "make the folder writable for this user, or choose another one with --data",
+                ));
             }
             _ => {}
         }
@@ -213,26 +215,27 @@ async fn from_transit(
     let plain = client.decrypt(key, sealed.trim()).await.map_err(asked)?;
     let text = std::str::from_utf8(plain.expose_secret()).ok();
     text.and_then(MasterKey::from_text)
-        .ok_or_else(|| unreadable("what Transit decrypts is no master key"))
+        .ok_or_else(|| unreadable("the value decrypted by Transit is not a master key"))
 }
 
 fn vault_not_named(source: &KeySource) -> Failure {
-    let detail = format!("{source} is in a Vault, and none is named");
+    let detail = format!("{source} is in Vault, but --vault-url is not set");
     Failure::usage(CommandCode::CommandLineInvalid, detail).hint(
-        "name it: --vault-url https://vault.example:8200 --vault-role-id ID --vault-secret-id-file \
+        "pass --vault-url https://vault.example:8200 --vault-role-id ID --vault-secret-id-file \
          FILE",
     )
 }
 
-const CREDENTIAL: &str = "make the key with `openssl rand -hex 32`, and let the unit have it: \
-                          LoadCredential=NAME:PATH or LoadCredentialEncrypted=NAME:PATH";
+const CREDENTIAL: &str = "create the key with `openssl rand -hex 32`, and pass it to the unit \
+                          with LoadCredential=NAME:PATH or LoadCredentialEncrypted=NAME:PATH";
 
 /// A database is there, and a key of it is not.
 pub(crate) fn key_missing(source: &KeySource) -> Failure {
-    let detail = format!("{source} is not there, and the database was sealed with it");
+    let detail = format!("{source} is missing, but the database is sealed with it");
     Failure::local(CommandCode::MasterKeyMissing, detail).hint(
-        "restore it from a backup, or copy it from another control plane of the database; without \
-         it no API key and no password can be read: name a new database with --data or --database",
+        "restore the key from a backup, or copy it from another control plane of the database; if \
+         it is lost, use a new database with --data or --database, since API keys and passwords \
+         cannot be read",
     )
 }
 

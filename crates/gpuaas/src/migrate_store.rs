@@ -60,19 +60,19 @@ pub(crate) async fn run(args: MigrateStoreArgs, terminal: &mut Terminal) -> Resu
     let moved = transfer_store(transfer, RealClock.now()).await;
     let report = moved.map_err(|error| refused(&error))?;
     if report.was_done {
-        terminal.message("everything is there already: an earlier command moved it");
+        terminal.message("nothing to move: an earlier command moved everything");
     }
     output::print(terminal, args.format, &report, table)?;
     terminal.message(&format!(
-        "start it there: `gpuaas serve --data {} --database URL`; other control planes of that \
-         database need a copy of `{KEY_FILE}` in a data folder of their own",
+        "start the control plane with `gpuaas serve --data {} --database URL`; other control \
+         planes of that database need a copy of `{KEY_FILE}` in their own data folder",
         args.from.display()
     ));
     Ok(())
 }
 
 fn refused(error: &StoreError) -> Failure {
-    Failure::coded(Exit::Local, error.code(), "The store was not moved", error.to_string())
+    Failure::coded(Exit::Local, error.code(), "The database was not moved", error.to_string())
         .hint(error.hint())
 }
 

@@ -151,10 +151,10 @@ async fn wait_for_end(client: &ApiClient, id: &str) -> Result<TaskView, Failure>
 }
 
 fn late(task: &TaskView, seconds: u64) -> Failure {
-    let detail = format!("task {} of {} goes on", task.id, task.hostname);
+    let detail = format!("task {} of {} is still in progress", task.id, task.hostname);
     Failure::new(Exit::TimedOut, CommandCode::WaitTimedOut, detail)
-        .title(&format!("No result in {seconds} s"))
-        .hint(format!("`gpuaas node tasks {}` shows it", task.hostname))
+        .title(&format!("No result within {seconds} s"))
+        .hint(format!("run `gpuaas node tasks {}` to see the task", task.hostname))
 }
 
 /// Whether the task was carried out.
@@ -164,12 +164,12 @@ fn late(task: &TaskView, seconds: u64) -> Failure {
 pub(crate) fn verdict(task: &TaskView) -> Result<(), Failure> {
     let failed = |code: &str, detail: String| {
         Err(Failure::coded(Exit::Parked, code, "The task was not carried out", detail)
-            .hint(format!("`gpuaas node tasks {}` shows it", task.hostname)))
+            .hint(format!("run `gpuaas node tasks {}` to see the task", task.hostname)))
     };
     match (&task.state, &task.result) {
         (TaskState::Done, _) => Ok(()),
         (TaskState::Expired, _) => {
-            failed("task_expired", format!("the agent of {} did not answer", task.hostname))
+            failed("task_expired", format!("the agent of {} did not respond", task.hostname))
         }
         (_, Some(result)) => {
             let code = if result.code.is_empty() { "task_failed" } else { &result.code };
@@ -185,8 +185,8 @@ fn save_archive(task: &TaskView, path: &Path, terminal: &mut Terminal) -> Result
     let Some(TaskArchive { data: Some(data), .. }) = archive else {
         let place = archive.and_then(|archive| archive.path.as_deref());
         terminal.message(&place.map_or_else(
-            || "there is no archive to save".to_owned(),
-            |place| format!("the archive is too large to travel; it is on the host: {place}"),
+            || "the task returned no archive".to_owned(),
+            |place| format!("the archive is too large to download; it is on the host: {place}"),
         ));
         return Ok(());
     };

@@ -120,9 +120,9 @@ fn onboard_requests(args: &OnboardArgs) -> Result<Vec<OnboardRequest>, Failure> 
     if args.hosts.len() > 1 && names_one {
         return Err(Failure::usage(
             CommandCode::OneHostWanted,
-            format!("{} hosts are named", args.hosts.len()),
+            format!("{} hosts are given", args.hosts.len()),
         )
-        .hint("onboard hosts with --bmc-address or --mac one by one"));
+        .hint("onboard hosts one at a time if you use --bmc-address or --mac"));
     }
     let bmc_password = args.bmc_pass_file.as_deref().map(read_secret).transpose()?;
     if let Some(path) = &args.machines {
@@ -167,9 +167,9 @@ fn listed_request(
         let names: Vec<&str> = listed.iter().map(|machine| machine.hostname.as_str()).collect();
         Failure::usage(
             CommandCode::MachineNotListed,
-            format!("{} has no machine {hostname}", path.display()),
+            format!("{} lists no machine {hostname}", path.display()),
         )
-        .hint(format!("it has {}; or give --mac and --bmc-address", names.join(", ")))
+        .hint(format!("use one of {}, or pass --mac and --bmc-address", names.join(", ")))
     })?;
     let request = machine.onboard_request(&args.site, &args.profile);
     Ok(OnboardRequest {
@@ -192,7 +192,7 @@ fn approve(
 ) -> Result<(), Failure> {
     let reason = args.reason.as_deref().unwrap_or_default();
     let Some(word) = take_over_word(plan, &args.who.actor, reason) else {
-        terminal.message(&format!("{}: no machine in use is to be taken", plan.hostname));
+        terminal.message(&format!("{}: no machine in use needs to be taken over", plan.hostname));
         return Ok(());
     };
     terminal.message(&draw_plan(plan));
@@ -241,7 +241,7 @@ pub(crate) async fn take_over(args: &TakeOverArgs, terminal: &mut Terminal) -> R
 }
 
 fn draw_take_over(plan: &TakeOverPlan, _: Style) -> String {
-    let mut text = format!("take-over for {}\n", plan.hostname);
+    let mut text = format!("take-over of the machine of {}\n", plan.hostname);
     draw_machine(&mut text, &plan.machine, &plan.destroys);
     text
 }
@@ -263,11 +263,11 @@ fn draw_machine(text: &mut String, machine: &PlannedMachine, destroys: &[String]
 /// A plan for a person.
 fn draw_plan(plan: &OnboardPlan) -> String {
     let OnboardPlan { hostname, site, profile, .. } = plan;
-    let mut text = format!("onboard of {hostname} at site {site} with profile {profile}\n");
+    let mut text = format!("onboarding of {hostname} at site {site} with profile {profile}\n");
     match &plan.machine {
         Some(machine) => draw_machine(&mut text, machine, &plan.destroys),
         None => {
-            let origin = plan.origin.as_deref().unwrap_or("none that fits");
+            let origin = plan.origin.as_deref().unwrap_or("no matching machine");
             writeln!(text, "machine   {origin}").ok();
         }
     }
@@ -307,6 +307,6 @@ mod tests {
         };
         insta::assert_snapshot!(draw_plan(&plan));
         let none = OnboardPlan { machine: None, destroys: Vec::new(), origin: None, ..plan };
-        assert!(draw_plan(&none).contains("none that fits"));
+        assert!(draw_plan(&none).contains("no matching machine"));
     }
 }

@@ -38,14 +38,15 @@ impl PrivateFile {
     /// Removes it: there is no secret.
     pub(crate) fn discard(self) {
         if let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!(%error, file = %self.path.display(), "an empty file is left");
+            tracing::warn!(%error, file = %self.path.display(), "cannot remove an empty file");
         }
     }
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::local(CommandCode::TokenFileUnwritable, format!("{}: {error}", path.display())).hint(
-        "name a file that does not exist, in a folder that this user may write to: `--to FILE`",
+        "choose a file that does not exist yet, in a folder that this user can write to: `--to \
+         FILE`",
     )
 }
 

@@ -13,18 +13,18 @@ use crate::args::Format;
 
 /// What a page's rows are, and the page.
 const PAGES: [(&str, &str); 12] = [
-    ("field of profiles", include_str!("../../../docs/reference/profile-fields.md")),
+    ("profile field", include_str!("../../../docs/reference/profile-fields.md")),
     ("step", include_str!("../../../docs/reference/steps.md")),
     ("wait or park", include_str!("../../../docs/reference/waits-and-parks.md")),
-    ("problem of a request", include_str!("../../../docs/reference/problems.md")),
-    ("problem of a node", include_str!("../../../docs/reference/node-problems.md")),
-    ("blocker of a slot", include_str!("../../../docs/reference/slot-blockers.md")),
-    ("check of the doctor", include_str!("../../../docs/reference/doctor.md")),
-    ("line of a timeline", include_str!("../../../docs/reference/timeline.md")),
-    ("action of the audit log", include_str!("../../../docs/reference/audit-actions.md")),
+    ("request problem", include_str!("../../../docs/reference/problems.md")),
+    ("node problem", include_str!("../../../docs/reference/node-problems.md")),
+    ("slot blocker", include_str!("../../../docs/reference/slot-blockers.md")),
+    ("doctor check", include_str!("../../../docs/reference/doctor.md")),
+    ("timeline entry", include_str!("../../../docs/reference/timeline.md")),
+    ("audit action", include_str!("../../../docs/reference/audit-actions.md")),
     ("image fault", include_str!("../../../docs/reference/image-lint.md")),
     ("image override", include_str!("../../../docs/reference/image-overrides.md")),
-    ("failure of a command", include_str!("../../../docs/reference/command-failures.md")),
+    ("command failure", include_str!("../../../docs/reference/command-failures.md")),
 ];
 
 /// One row of a page.

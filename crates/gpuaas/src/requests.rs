@@ -41,7 +41,7 @@ pub(crate) async fn run(command: Command, terminal: &mut Terminal) -> Result<(),
         Command::Explain(args) => commands::explain(args, terminal).await,
         _ => Err(Failure::usage(
             CommandCode::NotARequest,
-            "it runs one, or simulates one".to_owned(),
+            "this command runs or simulates a control plane".to_owned(),
         )),
     }
 }

@@ -50,20 +50,21 @@ pub(crate) async fn run(args: RestoreArgs, terminal: &mut Terminal) -> Result<()
             return Err(failure);
         }
     };
-    terminal.message(&format!("the backup of {} is restored", manifest.made_at));
+    terminal.message(&format!("restored the backup of {}", manifest.made_at));
     if keys.admin_token.is_none() {
         terminal.message(
-            "the admin token was not in it: `gpuaas token reset --data DIR --reason TEXT` makes \
-             another",
+            "the backup contains no admin token: run `gpuaas token reset --data DIR --reason \
+             TEXT` to create one",
         );
     }
     if args.original_is_gone {
-        terminal.message(&format!("{regions} regions are changed from here from now on"));
+        terminal
+            .message(&format!("this control plane now manages the machines of {regions} regions"));
     } else {
         terminal.message(
-            "no machine is changed from here before each region has shown that no other control \
-             plane answers; where it shows that one wrote there after the backup was made, \
-             `gpuaas site take-control SITE --reason TEXT` goes on",
+            "machines stay unchanged until each region shows that no other control plane answers; \
+             if one wrote to a region after the backup, run `gpuaas site take-control SITE \
+             --reason TEXT`",
         );
     }
     terminal.data(&args.data.display().to_string())
@@ -76,21 +77,21 @@ fn read_manifest(backup: &Path) -> Result<BackupManifest, Failure> {
     let manifest: BackupManifest = serde_json::from_str(&text)
         .map_err(|error| damaged(&format!("{}: {error}", file.display())))?;
     if manifest.format != FORMAT {
-        let detail = format!("unknown form {}: expected {FORMAT}", manifest.format);
-        let hint = "restore it with the version that made it, which the manifest names";
+        let detail = format!("unknown format {}: expected {FORMAT}", manifest.format);
+        let hint = "restore the backup with the version that made it, which is in the manifest";
         return Err(damaged(&detail).hint(hint));
     }
     if !manifest.files.iter().any(|file| file.name == DATABASE) {
-        return Err(damaged("it has no database"));
+        return Err(damaged("the backup contains no database"));
     }
     for file in &manifest.files {
         if ![DATABASE, KEYS].contains(&file.name.as_str()) {
-            return Err(damaged(&format!("{:?} is no file of a backup", file.name)));
+            return Err(damaged(&format!("{:?} is not a backup file", file.name)));
         }
         let found = describe(backup, &file.name)
             .map_err(|error| damaged(&format!("{}: {error}", file.name)))?;
         if found != *file {
-            return Err(damaged(&format!("{} is not as it was written", file.name)));
+            return Err(damaged(&format!("{} was changed after the backup", file.name)));
         }
     }
     Ok(manifest)
@@ -109,10 +110,10 @@ fn read_keys(args: &RestoreArgs) -> Result<BackupKeys, Failure> {
         });
     }
     let Some(path) = &args.key_file else {
-        return Err(key_missing("neither --key-file nor --master-key-file is named"));
+        return Err(key_missing("expected --key-file or --master-key-file"));
     };
     if !path.exists() {
-        return Err(unreadable(path, &"it is not there"));
+        return Err(unreadable(path, &"the file does not exist"));
     }
     let sealed = args.backup.join(KEYS);
     let sealed = fs::read(&sealed).map_err(|error| unreadable(&sealed, &error))?;
@@ -130,7 +131,7 @@ fn check_seal(manifest: &BackupManifest, keys: &BackupKeys) -> Result<(), Failur
     let texts = keys.other_master_keys.iter().chain([&keys.master_key]);
     let mut keys = texts.filter_map(|text| MasterKey::from_text(text));
     let Some(key) = keys.find(|key| key.id_hex() == manifest.master_key) else {
-        let detail = format!("it was made with the master key {:?}", manifest.master_key);
+        let detail = format!("the backup was made with the master key {:?}", manifest.master_key);
         return Err(key_missing(&detail));
     };
     let opened = key.open(MANIFEST_OWNER, &sealed);
@@ -149,10 +150,11 @@ fn restored_files(data: &Path) -> [PathBuf; 4] {
 fn refuse_used(data: &Path) -> Result<(), Failure> {
     match restored_files(data).into_iter().find(|file| file.exists()) {
         None => Ok(()),
-        Some(file) => {
-            Err(Failure::local(CommandCode::DataInUse, format!("{} is there", file.display()))
-                .hint("name a data folder that has no control plane with --data"))
-        }
+        Some(file) => Err(Failure::local(
+            CommandCode::DataInUse,
+            format!("{} already exists", file.display()),
+        )
+        .hint("use --data to choose a folder without a control plane")),
     }
 }
 
@@ -164,7 +166,7 @@ async fn restore(
     let [database, master_key, admin_token, next_key] = restored_files(&args.data);
     let unwritable = |error: io::Error| {
         Failure::local(CommandCode::DataUnwritable, error.to_string())
-            .hint("let this user write there, or name another folder with --data")
+            .hint("make the folder writable for this user, or choose another one with --data")
     };
     write_private(&master_key, keys.master_key.as_bytes()).map_err(unwritable)?;
     copy_private(&args.backup.join(DATABASE), &database).map_err(unwritable)?;
@@ -175,7 +177,7 @@ async fn restore(
         write_private(&next_key, key.as_bytes()).map_err(unwritable)?;
     }
     let loaded = MasterKeySources::default().load(&args.data, false).await?;
-    let ring = loaded.ring().ok_or_else(|| key_missing("the backup has none"))?;
+    let ring = loaded.ring().ok_or_else(|| key_missing("the backup contains no master key"))?;
     // It notes that the database is at another place.
     let url = format!("sqlite:{}", database.display());
     let store = Store::open(&url, ring).await.map_err(store_failure)?;
@@ -220,7 +222,7 @@ fn remove_restored(data: &Path) {
     for file in restored_files(data).into_iter().chain(companions) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, file = %file.display(), "a part of a restore is left");
+                tracing::warn!(%error, file = %file.display(), "cannot remove a restored file");
             }
             _ => {}
         }
@@ -229,13 +231,13 @@ fn remove_restored(data: &Path) {
 
 fn damaged(detail: &str) -> Failure {
     Failure::local(CommandCode::BackupDamaged, detail)
-        .hint("name a folder that `gpuaas backup --to DIR` wrote, as it was written")
+        .hint("use an unchanged folder written by `gpuaas backup --to DIR`")
 }
 
 fn key_missing(detail: &str) -> Failure {
     Failure::local(CommandCode::BackupKeyMissing, detail).hint(
-        "name the key that the backup was made with, `gpuaas restore BACKUP --key-file FILE \
-         --reason TEXT`, or the master key of its data folder with --master-key-file",
+        "pass the key file of the backup, `gpuaas restore BACKUP --key-file FILE --reason TEXT`, \
+         or the master key of its data folder with --master-key-file",
     )
 }
 

@@ -138,7 +138,7 @@ async fn what_is_no_backup_of_ours_is_refused_and_nothing_is_left() {
     let folder = Folder::new();
     folder.store("data").await.close().await;
     let said = folder.backup("backup", None).await.unwrap();
-    assert!(said.contains("keys are not in it"), "{said}");
+    assert!(said.contains("does not contain the keys"), "{said}");
     let refused = async |args: RestoreArgs| {
         let failure = restore_with(args).await.unwrap_err();
         assert!(!failure.problem.hint.is_empty());
@@ -242,7 +242,7 @@ async fn the_newest_backups_are_kept_and_nothing_else_is_touched() {
     let failure = keep("5", 2).await.unwrap_err();
     assert_eq!(failure.code(), "backup_failed");
     let detail = failure.problem.detail.clone();
-    assert!(detail.contains("kept/2 is not deleted: mine.txt"), "{detail}");
+    assert!(detail.contains("kept/2 was not deleted: mine.txt"), "{detail}");
     assert!(folder.path("kept/2").join(DATABASE).exists());
 
     fs::remove_dir_all(folder.path("kept/2")).unwrap();

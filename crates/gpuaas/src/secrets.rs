@@ -28,8 +28,7 @@ pub async fn run(
             let body = InputSecretSet { value, actor: args.who.actor };
             let client = ApiClient::from_args(&args.api)?;
             let set = client.set_secret(of, &args.name, &args.bundle, &args.input, &body).await?;
-            terminal
-                .message("deployments from now on get it; a host that is up gets it by a reimage");
+            terminal.message("later deployments use the value; reimage running hosts to apply it");
             let one = |set: &InputSecretView, style| table(&List::whole(vec![set.clone()]), style);
             output::print(terminal, args.api.format, &set, one)
         }
@@ -41,7 +40,7 @@ pub async fn run(
             let client = ApiClient::from_args(&args.api)?;
             let (bundle, input) = (&args.bundle, &args.input);
             let left = client.delete_secret(of, &args.name, bundle, input, &args.who.actor).await?;
-            terminal.message(&format!("{bundle} {input} is forgotten; what is still set:"));
+            terminal.message(&format!("deleted {bundle} {input}; values still set:"));
             output::print(terminal, args.api.format, &left, table)
         }
     }
@@ -58,9 +57,9 @@ fn check_form(input: &str, value: &str) -> Result<(), Failure> {
     }
     Err(Failure::usage(
         CommandCode::SecretMalformed,
-        format!("{input} is no hash as /etc/shadow has it"),
+        format!("{input} is not a password hash as in /etc/shadow"),
     )
-    .hint("make one with `openssl passwd -6`, or take it from /etc/shadow: $6$SALT$HASH"))
+    .hint("create one with `openssl passwd -6`, or copy it from /etc/shadow: $6$SALT$HASH"))
 }
 
 /// `$ID$...$HASH` of crypt(5): yescrypt, SHA-512, SHA-256 or bcrypt.

@@ -23,6 +23,7 @@ use gpuaas_engine::{
 };
 use gpuaas_events::{EventDelivery, NatsOptions};
 use gpuaas_store::{ExposeSecret as _, SchemaChange, SecretString, Store};
+use gpuaas_types::agent::AGENT_VERSION;
 use gpuaas_types::codes::CommandCode;
 use gpuaas_types::limits::LimitSetting;
 use gpuaas_types::{IdSource, RandomIds};
@@ -190,8 +191,7 @@ impl ServeHandle {
             ended = self.engine.supervisor().wait_for_end() => ended,
         };
         Err(Failure::local(CommandCode::LoopEnded, ended.to_string()).hint(
-            "start the control plane again: runs go on where they were; report what the loop \
-             ended with",
+            "restart the control plane, which continues its runs, and report the error of the loop",
         ))
     }
 
@@ -204,7 +204,7 @@ impl ServeHandle {
             let abort = listener.abort_handle();
             match tokio::time::timeout(DRAIN, listener).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(%error, "a listener did not end well"),
+                Ok(Err(error)) => tracing::error!(%error, "a listener failed during shutdown"),
                 Err(_) => abort.abort(),
             }
         });
@@ -375,7 +375,7 @@ fn store_agent(artifacts: &ArtifactStore, agent: &Path) -> Result<Artifact, Fail
         let detail = format!("{}: {error}", agent.display());
         Failure::local(CommandCode::AgentUnreadable, detail)
     })?;
-    Ok(ArtifactStore::artifact(AGENT, gpuaas_node_agent::VERSION, stored))
+    Ok(ArtifactStore::artifact(AGENT, AGENT_VERSION, stored))
 }
 
 /// What the first start of a control plane makes, and later ones find.
@@ -427,9 +427,9 @@ fn bind(
 }
 
 fn stand_ins_not_local(address: SocketAddr) -> Failure {
-    let detail = format!("{address} can be reached from elsewhere");
+    let detail = format!("{address} is reachable from other hosts");
     Failure::usage(CommandCode::StandInsNotLocal, detail)
-        .hint("listen on loopback, or leave --stand-ins away")
+        .hint("listen on loopback, or omit --stand-ins")
 }
 
 /// The catalog with everything that is kept, and the key that this control plane signs with. It is
@@ -440,7 +440,7 @@ async fn bundles(
     clock: &dyn Clock,
 ) -> Result<(BundleCatalog, SigningKey), Failure> {
     let failed = |error: &CatalogError| {
-        Failure::coded(Exit::Local, error.code(), "The bundles cannot be used", error.to_string())
+        Failure::coded(Exit::Local, error.code(), "Cannot use the bundles", error.to_string())
             .hint(error.hint())
     };
     let of_key = |error: gpuaas_bundle::SignatureError| {
@@ -468,8 +468,10 @@ pub(crate) fn lock(database: &Path) -> Result<File, Failure> {
     path.push(".lock");
     let refused = |error: &io::Error| {
         let detail = format!("{}: {error}", database.display());
-        Failure::local(CommandCode::DatabaseUnwritable, detail)
-            .hint("make its folder, and let this user write there; or name another with --data")
+        Failure::local(CommandCode::DatabaseUnwritable, detail).hint(
+            "create its folder and make it writable for this user, or choose another one with \
+             --data",
+        )
     };
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
@@ -481,8 +483,8 @@ pub(crate) fn lock(database: &Path) -> Result<File, Failure> {
             format!("{} is locked", database.display()),
         )
         .hint(
-            "stop the other process, or name another --data; to run several control planes, \
-             give them one PostgreSQL with --database",
+            "stop the other process, or choose another --data; to run several control planes, use \
+             one PostgreSQL database for all with --database",
         )),
         Err(TryLockError::Error(error)) => Err(refused(&error)),
     }

@@ -45,9 +45,9 @@ async fn serve(
 ) -> Result<(), Failure> {
     let stop = signals::stop()?;
     let manager = ServiceManager::connect(args.notify_socket.as_deref()).map_err(|error| {
-        let detail = format!("NOTIFY_SOCKET names no socket: {error}");
+        let detail = format!("NOTIFY_SOCKET is not a usable socket: {error}");
         Failure::usage(CommandCode::CommandLineInvalid, detail)
-            .hint("leave NOTIFY_SOCKET to the service manager")
+            .hint("let the service manager set NOTIFY_SOCKET")
     })?;
     let watchdog_period = watchdog_period(args.watchdog_usec, args.watchdog_pid);
     let activated = ActivatedSockets::from_environment(args.listen_fdnames.as_deref())?;
@@ -95,16 +95,16 @@ async fn serve(
     match &handle.admin_token {
         // The token itself is in the file alone: what is printed ends up in logs.
         Some(_) if handle.token_is_new => {
-            terminal.message(&format!("a new admin token is in {}", file.display()));
+            terminal.message(&format!("wrote a new admin token to {}", file.display()));
         }
         Some(_) => terminal.message(&format!("the admin token is in {}", file.display())),
         None => terminal.message(&admin_token::unknown(&file)),
     }
-    terminal.message(&format!("state is kept in {}", handle.store.engine()));
+    terminal.message(&format!("state is stored in {}", handle.store.engine()));
     lines.push_str(&format!("\nnodes: {}", handle.node_url));
     terminal.data(&lines)?;
     let watchdog = manager.spawn_watchdog(watchdog_period, handle.engine.supervisor().clone());
-    manager.ready(&format!("answers at {}", handle.url()));
+    manager.ready(&format!("listening at {}", handle.url()));
     let ended = handle.until_stopped(stop).await;
     manager.stopping();
     match &ended {
@@ -119,7 +119,7 @@ async fn serve(
     // A loop that is gone may keep the others from coming to rest.
     let limit = if ended.is_ok() { Duration::MAX } else { LOOP_ENDED_DRAIN };
     if tokio::time::timeout(limit, handle.shutdown()).await.is_err() {
-        tracing::error!("work in hand did not come to rest");
+        tracing::error!("work in progress did not finish in time");
     }
     // Until here somebody has to hear that the process lives.
     if let Some(watchdog) = watchdog {

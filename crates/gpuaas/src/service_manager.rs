@@ -44,7 +44,7 @@ impl ServiceManager {
 
     /// The process is about to end.
     pub(crate) fn stopping(&self) {
-        self.send("STOPPING=1\nSTATUS=work in hand comes to rest");
+        self.send("STOPPING=1\nSTATUS=finishing work in progress");
     }
 
     /// Says twice in each `period` that the process lives, until a loop of it has ended.
@@ -71,7 +71,7 @@ impl ServiceManager {
     fn send(&self, words: &str) {
         let Some((own, address)) = self.0.as_deref() else { return };
         if let Err(error) = own.send_to_addr(words.as_bytes(), address) {
-            tracing::warn!(%error, "the service manager was not told: {words:?}");
+            tracing::warn!(%error, "cannot notify the service manager: {words:?}");
         }
     }
 }

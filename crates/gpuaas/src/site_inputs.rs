@@ -31,9 +31,9 @@ pub(crate) fn with_host_inputs(
 ) -> Result<BTreeMap<String, BundleInputs>, Failure> {
     for Assignment { field, value } in assignments {
         let Some((host, field)) = field.split_once(':').filter(|(host, _)| !host.is_empty()) else {
-            let text = format!("--host-input {field}={value} names no host");
+            let text = format!("--host-input {field}={value} has no host");
             return Err(Failure::local(CommandCode::BundleInputInvalid, text)
-                .hint("write HOST:BUNDLE.INPUT=VALUE"));
+                .hint("use HOST:BUNDLE.INPUT=VALUE"));
         };
         let host = host.to_ascii_lowercase();
         set_input(inputs.entry(host.clone()).or_default(), field, value);

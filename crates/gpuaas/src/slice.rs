@@ -176,7 +176,7 @@ fn draw_map(map: &SliceMapView, style: Style) -> String {
     let blockers = |name: &str, blockers: &[SlotBlocker]| {
         let line = |one: &SlotBlocker| {
             let SlotBlocker { code, expected, seen, fixed_by, overridable } = one;
-            let may = if *overridable { ", may be approved anyway" } else { "" };
+            let may = if *overridable { ", can be approved anyway" } else { "" };
             format!("\n{name} {code}: expected {expected}; seen {seen} ({fixed_by}{may})")
         };
         blockers.iter().map(line).collect::<String>()
@@ -192,7 +192,7 @@ fn draw_map(map: &SliceMapView, style: Style) -> String {
 fn draw_difference(difference: &SlotMapDifference, style: Style) -> String {
     let before = match (difference.before_at, &difference.before_digest) {
         (Some(at), Some(digest)) => format!("{digest} of {}", style.exact_moment(at)),
-        _ => "there is no earlier map".to_owned(),
+        _ => "no earlier map".to_owned(),
     };
     let after =
         format!("{} of {}", difference.after_digest, style.exact_moment(difference.after_at));
@@ -226,7 +226,7 @@ fn draw_slots(inventory: &SlotInventory, style: Style) -> String {
     let mut text = output::table_dropping(style, &header, &["REASON", "SINCE"], rows);
     let SlotInventory { reviewable, schedulable, .. } = inventory;
     // Writing to a String cannot fail.
-    write!(text, "\n{reviewable} to be reviewed, {schedulable} free for leases").ok();
+    write!(text, "\n{reviewable} to review, {schedulable} free to lease").ok();
     text
 }
 

@@ -37,20 +37,21 @@ pub async fn run(command: TokenCommand, terminal: &mut Terminal) -> Result<(), F
         TokenCommand::Revoke(args) => {
             let body = TokenRevocation { reason: args.reason };
             let left = ApiClient::from_args(&args.api)?.revoke_token(&args.name, &body).await?;
-            terminal.message(&format!("{} is refused from the next request on", args.name));
+            terminal
+                .message(&format!("revoked {}; it is rejected from the next request", args.name));
             output::print(terminal, args.api.format, &left, table)
         }
         TokenCommand::Reset(args) => {
             let reason = args.reason.trim();
             if reason.is_empty() {
                 let failure = Failure::usage(CommandCode::CommandLineInvalid, "--reason is empty");
-                return Err(failure.hint("say why: the audit keeps it"));
+                return Err(failure.hint("pass a reason, which is recorded in the audit log"));
             }
             let (now, actor) = (RealClock.now(), &args.actor.actor);
             let database = args.database.as_deref();
             let keys = args.master_key.sources();
             let file = admin_token::reset(&args.data, database, &keys, now, actor, reason).await?;
-            let said = "a new admin token is in its file; the one before is refused from now on";
+            let said = "wrote a new admin token to its file; the former one is revoked";
             terminal.message(said);
             terminal.data(&file.display().to_string())
         }
@@ -90,7 +91,7 @@ async fn add(args: TokenAddArgs, terminal: &mut Terminal) -> Result<(), Failure>
             return Err(failure);
         }
     };
-    terminal.message(&format!("the token of {} is in {}", made.view.name, args.to.display()));
+    terminal.message(&format!("wrote the token of {} to {}", made.view.name, args.to.display()));
     let one = |token: &TokenView, style| table(&List::whole(vec![token.clone()]), style);
     output::print(terminal, args.api.format, &made.view, one)
 }

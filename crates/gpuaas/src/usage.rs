@@ -29,9 +29,9 @@ fn failure(text: &str) -> Failure {
         if let Some(tip) = line.strip_prefix("tip: ") {
             next.push(tip.to_owned());
         } else if let Some(form) = line.strip_prefix("Usage: ") {
-            next.push(format!("write {form}"));
+            next.push(format!("use {form}"));
         } else if line.starts_with("For more information") {
-            next.push("`--help` behind the command says more".to_owned());
+            next.push("add `--help` to the command for details".to_owned());
         } else {
             wrong.push(line.strip_prefix("error: ").unwrap_or(line));
         }
@@ -60,6 +60,6 @@ mod tests {
         assert!(value.contains("active") && value.contains("--help"), "{value}");
         assert!(!value.contains('\u{1b}'), "{value:?}");
         let missing = refusal("gpuaas run resume");
-        assert!(missing.contains("--reason") && missing.contains("write gpuaas run"), "{missing}");
+        assert!(missing.contains("--reason") && missing.contains("use gpuaas run"), "{missing}");
     }
 }

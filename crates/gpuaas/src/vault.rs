@@ -37,9 +37,9 @@ impl VaultOptions {
     pub(crate) fn client(&self) -> Result<VaultClient, Failure> {
         let is_plain = !self.url.starts_with("https://");
         if is_plain && HostScope::of_url(&self.url) != HostScope::Loopback {
-            let detail = format!("{} is off this host, and no https address", self.url);
+            let detail = format!("{} is on another host but not an https address", self.url);
             return Err(Failure::usage(CommandCode::VaultUnusable, detail)
-                .hint("name its https:// address with --vault-url"));
+                .hint("pass its https:// address with --vault-url"));
         }
         let ca_pem = self.ca_file.as_deref().map(read_file).transpose()?;
         let address =
@@ -108,14 +108,16 @@ const fn problem_code(error: &VaultError) -> ProblemCode {
 /// What the Vault did not give.
 pub(crate) fn vault_failure(error: &VaultError) -> Failure {
     let hint = match error {
-        VaultError::Unreachable { .. } => "see that it runs, and that this host reaches it",
-        VaultError::Unavailable { .. } => "unseal it, or wait until it has a leader",
-        VaultError::Refused { .. } => {
-            "look at the role, its secret id and its policy: it needs `update` on encrypt/KEY and \
-             decrypt/KEY of the mount"
+        VaultError::Unreachable { .. } => {
+            "check that Vault is running and that this host can reach it"
         }
-        VaultError::NotFound { .. } => "look at the mount and the name of the key",
-        VaultError::Malformed { .. } => "see that the address is a Vault's",
+        VaultError::Unavailable { .. } => "unseal Vault, or wait until it has a leader",
+        VaultError::Refused { .. } => {
+            "check the role, its secret ID and its policy, which must allow `update` on \
+             encrypt/KEY and decrypt/KEY of the mount"
+        }
+        VaultError::NotFound { .. } => "check the mount and the key name",
+        VaultError::Malformed { .. } => "check that the address belongs to a Vault server",
     };
     Failure::local(CommandCode::VaultUnusable, error.to_string()).hint(hint)
 }

@@ -38,12 +38,12 @@ pub(crate) fn from_response(response: &Response, context: &RequestContext<'_>) -
         405 => refused(RefusalKind::MethodNotAllowed, text_or(text(), "method not allowed")),
         409 if media_type(response) == "text/html" => refused(
             RefusalKind::DatabaseConflict,
-            "conflict in MAAS's database, also shown for a duplicate BMC".to_owned(),
+            "database conflict in MAAS, which a duplicate BMC also causes".to_owned(),
         ),
         409 => refused(RefusalKind::StateConflict, text_or(text(), "conflicting state")),
         502 | 504 => unknown(
             UnknownCause::Gateway,
-            text_or(masked_body(response, context), "no answer behind the gateway"),
+            text_or(masked_body(response, context), "the gateway got no response"),
         ),
         503 => Error::Unavailable {
             sent: true,
@@ -58,9 +58,10 @@ pub(crate) fn from_response(response: &Response, context: &RequestContext<'_>) -
                 Error::ServerError { status, text }
             }
         }
-        300..=399 => {
-            refused(RefusalKind::Other, "redirected; is the URL right (https, path)?".to_owned())
-        }
+        300..=399 => refused(
+            RefusalKind::Other,
+            "MAAS redirected the request: check the URL (https, path)".to_owned(),
+        ),
         _ => refused(RefusalKind::Other, text_or(masked_body(response, context), "refused")),
     }
 }
@@ -135,22 +136,22 @@ fn unauthorized(response: &Response, context: &RequestContext<'_>) -> Error {
         AuthCause::Other
     };
     let text = match cause {
-        AuthCause::InvalidKey => "MAAS does not know this API key".to_owned(),
+        AuthCause::InvalidKey => "MAAS does not recognize this API key".to_owned(),
         AuthCause::InvalidToken => {
-            "MAAS does not know the token of this API key (deleted?)".to_owned()
+            "MAAS does not recognize this API key's token; it may be deleted".to_owned()
         }
         AuthCause::BadSignature => "the secret of this API key is wrong".to_owned(),
         AuthCause::ClockSkew { seconds_behind: Some(seconds) } => {
-            format!("this host's clock is {seconds} s behind MAAS's (300 s are allowed)")
+            format!("this host's clock is {seconds} s behind MAAS's (limit: 300 s)")
         }
         AuthCause::ClockSkew { seconds_behind: None } => {
             "this host's clock is more than 300 s behind MAAS's".to_owned()
         }
-        AuthCause::NonceReplay => "this authorization was used before".to_owned(),
+        AuthCause::NonceReplay => "this authorization header was already used".to_owned(),
         AuthCause::NotAuthenticated => {
-            "no credentials arrived at MAAS (does a proxy strip them?)".to_owned()
+            "MAAS received no credentials; check whether a proxy strips them".to_owned()
         }
-        AuthCause::Other => "credentials refused".to_owned(),
+        AuthCause::Other => "MAAS rejected the credentials".to_owned(),
     };
     Error::Refused { status: 401, kind: RefusalKind::Unauthorized { cause }, text }
 }

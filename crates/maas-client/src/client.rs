@@ -319,14 +319,14 @@ impl Client {
 /// Names where parsing stopped, never the text there, which may hold a password.
 fn malformed_answer(label: &str, response: &Response, error: &serde_json::Error) -> Error {
     let kind = match error.classify() {
-        serde_json::error::Category::Eof => "ends too early",
-        serde_json::error::Category::Data => "has another shape than this call's answer",
+        serde_json::error::Category::Eof => "is truncated",
+        serde_json::error::Category::Data => "does not have the structure of this call's response",
         _ => "is not JSON",
     };
     let text = format!(
         "{label}: {} of {} bytes {kind} (line {}, column {})",
         match classify::media_type(response) {
-            "" => "an answer without type",
+            "" => "a response without a content type",
             known => known,
         },
         response.body.len(),
@@ -342,7 +342,7 @@ fn malformed_answer(label: &str, response: &Response, error: &serde_json::Error)
 /// [`Error::Invalid`] for an empty name and one of dots alone, which would change the path.
 pub(crate) fn path_segment(name: &str) -> Result<String, Error> {
     if name.is_empty() || name.chars().all(|c| c == '.') {
-        return Err(Error::invalid("an empty id or name in a MAAS path"));
+        return Err(Error::invalid("an ID or name in a MAAS path is empty or has only dots"));
     }
     Ok(escape(name))
 }

@@ -83,7 +83,11 @@ impl Config {
         let found = (host, port).to_socket_addrs();
         let found: Vec<SocketAddr> =
             found.map_err(|error| unknown(format!("{host}: {error}")))?.collect();
-        if found.is_empty() { Err(unknown(format!("{host} has no address"))) } else { Ok(found) }
+        if found.is_empty() {
+            Err(unknown(format!("no address found for {host}")))
+        } else {
+            Ok(found)
+        }
     }
 
     /// The URL with its path cleared.
@@ -104,20 +108,22 @@ impl Config {
 
     fn parsed(&self) -> Result<Url, Error> {
         let bad = |why: &str| {
-            Error::invalid(format!("MAAS URL: {why} (expected like http://host:5240/MAAS)"))
+            Error::invalid(format!(
+                "invalid MAAS URL: {why}; expected http://host:5240/MAAS or similar"
+            ))
         };
         let url = Url::parse(self.base_url.trim()).map_err(|error| bad(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(bad("scheme is neither http nor https"));
+            return Err(bad("the scheme is neither http nor https"));
         }
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(bad("no host"));
+            return Err(bad("it has no host"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad("a user or password does not belong in it"));
+            return Err(bad("it contains a user or password"));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(bad("a query or fragment does not belong in it"));
+            return Err(bad("it contains a query or fragment"));
         }
         Ok(url)
     }

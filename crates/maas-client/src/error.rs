@@ -35,7 +35,7 @@ pub const MAX_TEXT_CHARS: usize = 600;
 ///
 /// let lost = Error::UnknownOutcome {
 ///     cause: UnknownCause::Gateway,
-///     text: "no answer behind the gateway".to_owned(),
+///     text: "the gateway got no response".to_owned(),
 /// };
 /// assert!(lost.may_have_happened()); // probe before anything else
 /// ```
@@ -79,7 +79,7 @@ pub enum Error {
         text: String,
     },
     /// An answer that is not what MAAS sends.
-    #[error("unexpected answer ({status}): {text}")]
+    #[error("unexpected response from MAAS ({status}): {text}")]
     Malformed {
         /// HTTP status; a mutation answered 2xx may well have happened.
         status: u16,
@@ -169,7 +169,7 @@ impl std::fmt::Display for UnknownCause {
             Self::Timeout => "timeout",
             Self::Gateway => "gateway error",
             Self::Reset => "connection broken",
-            Self::ServerError => "MAAS failed after committing",
+            Self::ServerError => "MAAS failed after committing the change",
         })
     }
 }

@@ -152,7 +152,7 @@ fn tls_config(config: &Config, scheme: &str) -> Result<rustls::ClientConfig, Err
             roots.add(certificate).map_err(|error| Error::invalid(format!("extra CA: {error}")))?;
         }
         if roots.len() == before {
-            return Err(Error::invalid("extra CA: no certificate in the PEM text"));
+            return Err(Error::invalid("extra CA: the PEM text contains no certificate"));
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -58,7 +58,7 @@ impl FromStr for ApiKey {
         let quoted = |mark: char| parts(text.strip_prefix(mark)?.strip_suffix(mark)?);
         let found = quoted('"').or_else(|| quoted('\'')).or_else(|| parts(text));
         let [consumer, token, secret] = found.ok_or_else(|| {
-            Error::invalid("a MAAS API key has three parts joined by colons: consumer:token:secret")
+            Error::invalid("invalid MAAS API key: expected three parts, consumer:token:secret")
         })?;
         Ok(Self {
             consumer_key: consumer.to_owned(),

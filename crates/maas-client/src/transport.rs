@@ -111,13 +111,13 @@ pub enum TransportError {
     #[error("cannot connect: {0}")]
     Connect(String),
     /// Sent, and no answer within the timeout.
-    #[error("no answer in time")]
+    #[error("timed out without a response")]
     Timeout,
     /// Sent in part or whole; the connection broke before the answer was complete.
     #[error("connection broken: {0}")]
     Reset(String),
     /// An answer came whose body is over the limit, in bytes.
-    #[error("answer larger than {limit_bytes} bytes")]
+    #[error("response larger than {limit_bytes} bytes")]
     TooLarge {
         /// The limit in bytes.
         limit_bytes: usize,

@@ -10,10 +10,10 @@ use crate::preflight::PreflightFault;
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
     /// The image cannot be read.
-    #[error("the image cannot be read: {0}")]
+    #[error("cannot read the image: {0}")]
     Source(io::Error),
     /// The image has no bytes.
-    #[error("the image has no bytes")]
+    #[error("the image is empty")]
     Empty,
     /// The state beside the file cannot be used.
     #[error("{}: {error}", path.display())]
@@ -24,10 +24,10 @@ pub enum UploadError {
         error: io::Error,
     },
     /// Another process uploads this file to this site.
-    #[error("another process has {} locked", .0.display())]
+    #[error("another process holds the lock on {}", .0.display())]
     Running(PathBuf),
     /// The file is another than the one whose upload was begun.
-    #[error("an upload of {begun} was begun, and the file's sha256 is {found} now")]
+    #[error("the file changed after the upload started: its sha256 was {begun} and is now {found}")]
     FileChanged {
         /// Digest of the file that was begun.
         begun: String,
@@ -46,7 +46,7 @@ pub enum UploadError {
         error: maas_client::Error,
     },
     /// The region did not answer for as long as was waited.
-    #[error("{what}: no answer that helps within {seconds} s: {error}")]
+    #[error("{what}: no usable response within {seconds} s: {error}")]
     Silent {
         /// What was asked.
         what: &'static str,
@@ -56,7 +56,7 @@ pub enum UploadError {
         error: String,
     },
     /// The region has other bytes than the file's beginning.
-    #[error("image {id} has {received} bytes, and {expected} were sent")]
+    #[error("image {id} has {received} bytes, but {expected} were sent")]
     Diverged {
         /// Id of the image.
         id: u64,
@@ -66,10 +66,12 @@ pub enum UploadError {
         expected: u64,
     },
     /// The region got every byte and computed another digest.
-    #[error("image {0} arrived with another sha256")]
+    #[error("image {0} arrived with a different sha256")]
     DigestDiffers(u64),
     /// The region controllers did not all copy the file in time.
-    #[error("image {id} is with one region controller and not complete after {seconds} s")]
+    #[error(
+        "image {id} is on one region controller, but its copies are still incomplete after {seconds} s"
+    )]
     NotCopied {
         /// Id of the image.
         id: u64,
@@ -77,7 +79,7 @@ pub enum UploadError {
         seconds: u64,
     },
     /// What is read back is not what was sent.
-    #[error("image {id} reads back with {what}")]
+    #[error("MAAS shows image {id} with {what}")]
     ReadBack {
         /// Id of the image.
         id: u64,
@@ -110,30 +112,30 @@ impl UploadError {
     pub fn hint(&self) -> String {
         match self {
             Self::Source(_) | Self::Empty => {
-                "name an archive that is there, such as one of `gpuaas image pack DIR --to FILE`".to_owned()
+                "name an existing archive, such as one from `gpuaas image pack DIR --to FILE`".to_owned()
             }
             Self::State { path, .. } => format!(
-                "make room and the folder writable; a damaged state is deleted by hand: rm {}",
+                "free up space and make the folder writable; if the state is damaged, delete it: rm {}",
                 path.display()
             ),
-            Self::Running(_) => "wait for it, or end it; what it sent is not lost".to_owned(),
+            Self::Running(_) => "wait for the other upload, or stop it; what it sent is kept".to_owned(),
             Self::FileChanged { .. } => {
-                "bring the first file back, or begin anew with --start-over, which deletes what was begun".to_owned()
+                "restore the first file, or use --start-over, which deletes the unfinished upload and starts again".to_owned()
             }
             Self::Preflight(faults) => {
                 faults.iter().map(PreflightFault::hint).collect::<Vec<_>>().join("; ")
             }
             Self::Refused { .. } => {
-                "cure what MAAS says; the same command goes on from what the region has".to_owned()
+                "fix what MAAS reports, then run the same command again; it continues from what the region has".to_owned()
             }
             Self::Silent { .. } => {
-                "when the region answers again, the same command goes on from what it has".to_owned()
+                "when the region answers again, run the same command again; it continues from what the region has".to_owned()
             }
             Self::Diverged { .. } | Self::DigestDiffers(_) | Self::ReadBack { .. } => {
-                "begin anew with --start-over, which deletes this image; it was never complete and no machine has it".to_owned()
+                "use --start-over, which deletes this image and starts again; it was never complete and no machine has it".to_owned()
             }
             Self::NotCopied { id, .. } => format!(
-                "look at the region controllers that lack it (`maas PROFILE boot-resource read {id}`); the same command waits on"
+                "check the region controllers that lack it (`maas PROFILE boot-resource read {id}`), then run the same command again; it continues to wait"
             ),
         }
     }

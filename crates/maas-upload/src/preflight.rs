@@ -40,11 +40,11 @@ pub enum PreflightFault {
     #[error("the region's clock is {0} s ahead of this host's")]
     Clock(i64),
     /// The user may not upload.
-    #[error("{0} is no administrator of the region")]
+    #[error("{0} is not an administrator of the region")]
     NotAdministrator(String),
     /// The system that custom images are deployed with is not synced.
     #[error(
-        "the region has no complete image ubuntu/{series} for {architecture}, with which custom images are deployed"
+        "the region has no complete image ubuntu/{series} for {architecture}, which MAAS needs to deploy custom images"
     )]
     CommissioningMissing {
         /// Series that the region commissions with.
@@ -53,10 +53,10 @@ pub enum PreflightFault {
         architecture: String,
     },
     /// The base image is none of the region's.
-    #[error("the region has no image {0} that this one could count as")]
+    #[error("the region has no image {0} to use as the base image")]
     BaseMissing(String),
     /// An image has the name.
-    #[error("the region's image {id} has the name {name}")]
+    #[error("image {id} in the region already has the name {name}")]
     NameTaken {
         /// Id of that image.
         id: u64,
@@ -64,7 +64,7 @@ pub enum PreflightFault {
         name: String,
     },
     /// The state cannot be kept.
-    #[error("the disk beside the file has {0} bytes left")]
+    #[error("the disk of the file has only {0} bytes left")]
     DiskFull(u64),
 }
 
@@ -86,21 +86,21 @@ impl PreflightFault {
     pub fn hint(&self) -> String {
         match self {
             Self::Clock(_) => {
-                "have both clocks follow one time server: `timedatectl set-ntp true`".to_owned()
+                "synchronize both clocks with one time server: `timedatectl set-ntp true`".to_owned()
             }
             Self::NotAdministrator(_) => {
-                "give the API key of an administrator: `maas apikey --username NAME` on the region prints it".to_owned()
+                "use the API key of an administrator: `maas apikey --username NAME` on the region prints it".to_owned()
             }
             Self::CommissioningMissing { series, .. } => format!(
                 "select ubuntu/{series} under Images in MAAS and wait until it is synced"
             ),
             Self::BaseMissing(_) => {
-                "name one with --maas-base-image that `maas PROFILE boot-resources read` lists".to_owned()
+                "use --maas-base-image to name an image that `maas PROFILE boot-resources read` lists".to_owned()
             }
             Self::NameTaken { id, .. } => format!(
-                "build it again, which gives it another name; or delete what is there: `maas PROFILE boot-resource delete {id}`"
+                "build the image again to get a new name, or delete the existing image: `maas PROFILE boot-resource delete {id}`"
             ),
-            Self::DiskFull(_) => "make room, or move the file to another disk".to_owned(),
+            Self::DiskFull(_) => "free up space, or move the file to another disk".to_owned(),
         }
     }
 }
@@ -194,7 +194,7 @@ mod tests {
                 "--maas-base-image",
             ),
             (|f| f.name = "other".into(), "image_upload_name_taken", "boot-resource delete 7"),
-            (|f| f.free_bytes = Some(4096), "image_upload_state_unusable", "make room"),
+            (|f| f.free_bytes = Some(4096), "image_upload_state_unusable", "free up space"),
         ];
         for (number, (damage, code, cure)) in cases.into_iter().enumerate() {
             let mut facts = good();

@@ -110,7 +110,7 @@ impl StateFile {
         let text = serde_json::to_string(state).map_err(io::Error::other);
         let mut bytes = text.map_err(|error| self.unusable(error))?.into_bytes();
         if bytes.len() > FILE_BYTES {
-            return Err(self.unusable(io::Error::other("a name is longer than names are")));
+            return Err(self.unusable(io::Error::other("a name is too long")));
         }
         bytes.resize(FILE_BYTES, b' ');
         self.file.write_all_at(&bytes, 0).map_err(|error| self.unusable(error))

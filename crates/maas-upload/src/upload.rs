@@ -99,7 +99,7 @@ pub async fn upload(
             Err(UploadError::Diverged { received: 0, expected, .. })
                 if discarded < MOST_DISCARDED =>
             {
-                tracing::info!(expected, "the region discarded the upload; it begins anew");
+                tracing::info!(expected, "the region discarded the upload; starting again");
                 discarded += 1;
                 run.begin_anew().await?;
             }
@@ -181,7 +181,7 @@ impl Upload<'_> {
         if image.sets.values().all(|set| set.complete) {
             return Ok(());
         }
-        let what = "delete the image that was begun";
+        let what = "delete the unfinished image";
         match self.client.delete_boot_resource(image.id).await {
             Ok(()) => {}
             // Deleting what is gone is a 500 of MAAS, so the list says what happened.
@@ -337,7 +337,7 @@ impl Upload<'_> {
     async fn read_file(&self) -> Result<RegionFile, UploadError> {
         let id = self.state.resource_id.unwrap_or_default();
         let image = self.read_image(id).await?;
-        let what = "another sha256 or size".to_owned();
+        let what = "a different sha256 or size".to_owned();
         self.file_of(&image).ok_or(UploadError::ReadBack { id, what })
     }
 
@@ -351,7 +351,7 @@ impl Upload<'_> {
         while !file.complete && self.state.acknowledged_bytes < self.state.size_bytes {
             let Some(target) = file.target else {
                 let id = self.state.resource_id.unwrap_or_default();
-                let what = "no place for its bytes".to_owned();
+                let what = "no upload location".to_owned();
                 return Err(UploadError::ReadBack { id, what });
             };
             self.send_chunk(target).await?;
@@ -400,11 +400,11 @@ impl Upload<'_> {
         self.state_file.write(&self.state)
     }
 
-    /// Decides what follows a piece without acknowledgement.
+    /// Decides what follows a chunk without acknowledgement.
     async fn recover(&mut self, length: u64, error: MaasError) -> Result<(), UploadError> {
         let id = self.state.resource_id.unwrap_or_default();
-        let what = "send a piece";
-        tracing::debug!(%error, offset = self.state.acknowledged_bytes, "a piece without acknowledgement");
+        let what = "send a chunk";
+        tracing::debug!(%error, offset = self.state.acknowledged_bytes, "a chunk was not acknowledged");
         if let MaasError::Refused { kind, text, .. } = &error {
             match kind {
                 // The last byte came more than 300 s after the signature: a link this slow gets

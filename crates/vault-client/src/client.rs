@@ -119,7 +119,7 @@ impl VaultClient {
         let answer = self.ask(Method::GET, &path, None, &what).await?;
         match answer.pointer("/data/data").and_then(|data| data.get(&at.field)) {
             Some(Value::String(text)) => Ok(text.clone().into()),
-            Some(_) => Err(VaultError::Malformed { what, why: "it is no text".to_owned() }),
+            Some(_) => Err(VaultError::Malformed { what, why: "the field is not text".to_owned() }),
             None if answer.pointer("/data/data").is_some_and(Value::is_object) => {
                 let what = format!("field {} in {}/{}", at.field, at.mount, at.path);
                 Err(VaultError::NotFound { what })
@@ -153,7 +153,7 @@ impl VaultClient {
         let answer = self.ask(Method::POST, &path, Some(body), &what).await?;
         let plain = SecretString::from(text_of(&answer, "plaintext")?);
         let bytes = STANDARD.decode(plain.expose_secret());
-        let why = "plaintext is no base64".to_owned();
+        let why = "plaintext is not base64".to_owned();
         bytes.map(Into::into).map_err(|_| VaultError::Malformed { what, why })
     }
 
@@ -228,7 +228,7 @@ impl VaultClient {
     ) -> Result<SecretString, VaultError> {
         let read = serde_json::from_value::<SignedIn>(answer);
         // The parser's words may quote the answer, and that has a token.
-        let why = "it has no token".to_owned();
+        let why = "it contains no token".to_owned();
         let signed_in = read.map_err(|_| VaultError::Malformed { what: what.to_owned(), why })?;
         let token = Token::from(signed_in.auth);
         let secret = token.secret.clone();
@@ -248,7 +248,7 @@ impl VaultClient {
         let mut request = self.http.request(method, url).header("X-Vault-Request", "true");
         if let Some(token) = token {
             let mut value = reqwest::header::HeaderValue::from_str(token.expose_secret())
-                .map_err(|_| malformed(what, "its token is no header"))?;
+                .map_err(|_| malformed(what, "its token is not a valid header value"))?;
             value.set_sensitive(true);
             request = request.header("X-Vault-Token", value);
         }
@@ -274,7 +274,7 @@ impl VaultClient {
         if !status.is_success() {
             return Err(refusal(status, &bytes, what));
         }
-        serde_json::from_slice(&bytes).map_err(|_| malformed(what, "it is no JSON"))
+        serde_json::from_slice(&bytes).map_err(|_| malformed(what, "it is not JSON"))
     }
 }
 

@@ -12,7 +12,7 @@ pub enum VaultError {
         why: String,
     },
     /// It answers, and is sealed, a standby without a leader, or overloaded.
-    #[error("Vault cannot answer now ({status}): {why}")]
+    #[error("Vault is unavailable ({status}): {why}")]
     Unavailable {
         /// HTTP status.
         status: u16,
@@ -20,7 +20,7 @@ pub enum VaultError {
         why: String,
     },
     /// The role, or what the role may do.
-    #[error("Vault refuses {what}: {why}")]
+    #[error("Vault refused {what}: {why}")]
     Refused {
         /// What was asked, such as `the sign-in`.
         what: String,
@@ -34,7 +34,7 @@ pub enum VaultError {
         what: String,
     },
     /// An answer of another form than the documented one.
-    #[error("the answer of Vault to {what} cannot be read: {why}")]
+    #[error("cannot read Vault's response to {what}: {why}")]
     Malformed {
         /// What was asked.
         what: String,

@@ -33,7 +33,7 @@ Build the packages gpuaas, gpuaas-lab and gpuaas-node-agent, and print their fil
 
 Usage: cargo xtask dist [--profile P] [--only FORM] [--out DIR] [--bin DIR] [--sign-key FILE] [--quick]
 
---profile P      Profile of all executables [default: release, and agent for the agent]
+--profile P      Profile of all executables [default: dist, and agent for the agent]
 --only FORM      Write only Debian packages (deb), archives for other systems (tar), or the
                  container image of the control plane (oci)
 --out DIR        Folder to write to [default: target/packages]
@@ -50,9 +50,9 @@ Needs dpkg-deb, and objcopy (binutils). docs/packages.md describes the packages.
 /// An executable, the package of the workspace that it is of, and the profile that it is built with.
 type Executable = (&'static str, &'static str, &'static str);
 const EXECUTABLES: [Executable; 3] = [
-    ("gpuaas", "gpuaas", "release"),
+    ("gpuaas", "gpuaas", "dist"),
     ("gpuaas-node-agent", "gpuaas-node-agent", "agent"),
-    ("gpuaas-lab", "gpuaas-lab-cli", "release"),
+    ("gpuaas-lab", "gpuaas-lab-cli", "dist"),
 ];
 const TOOLS: [(&str, &str); 9] = [
     ("dpkg-deb", "dpkg"),

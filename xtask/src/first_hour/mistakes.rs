@@ -133,11 +133,11 @@ pub(super) const MISTAKES: &[Mistake] = &[
         "manifest_unreadable",
         "a manifest names",
     ),
-    mistake("gpuaas batch start rack-22.yaml", "batch_invalid", "correct what is named"),
+    mistake("gpuaas batch start rack-22.yaml", "batch_invalid", "correct what the error names"),
     mistake(
         "printf 'name: r2\\nsite: lab\\nprofile: h200\\nmachines:\\n- {hostname: x1, mac_addresses: [\"52:54\"]}\\n' > mac.yaml; gpuaas batch start mac.yaml",
         "batch_invalid",
-        "correct what is named",
+        "correct what the error names",
     ),
     mistake("gpuaas batch show nothing", "batch_not_found", "gpuaas batch list"),
     mistake("gpuaas bundle lint nothing", "file_unreadable", "bundle.yaml"),

@@ -94,7 +94,8 @@ impl Input for IfMatch {
         signature.parameters.push(json!({
             "name": "If-Match",
             "in": "header",
-            "description": "The `ETag` of the revision that is changed; another one is refused",
+            "description": "The `ETag` of the revision to change; the request is refused if \
+                            another revision is current",
             "required": false,
             "schema": { "type": "string" },
         }));
@@ -106,7 +107,7 @@ impl Input for LastEvent {
         signature.parameters.push(json!({
             "name": "Last-Event-ID",
             "in": "header",
-            "description": "The `id` of the last event that was seen; the stream goes on after it",
+            "description": "The `id` of the last event received; the stream continues after it",
             "required": false,
             "schema": { "type": "string" },
         }));

@@ -39,21 +39,21 @@ pub(super) async fn diagnose(subject: &Subject, limits: TelemetryLimits) -> Tele
         }
         None if subject.simulated => Some(Found(
             Verdict::TelemetrySimulated,
-            "the hosts of this control plane are simulated, and this one has no address".to_owned(),
+            "the hosts of this control plane are simulated; this one has no address".to_owned(),
         )),
         None => Some(Found(
             Verdict::TelemetryNoAddress,
-            "neither MAAS nor the agent names an address of the host".to_owned(),
+            "neither MAAS nor the agent reports an address of the host".to_owned(),
         )),
     };
     let (verdict, text) = match found {
-        None => (Verdict::Ok, "the edge works, and Netdata behind it".to_owned()),
+        None => (Verdict::Ok, "the edge and the Netdata behind it work".to_owned()),
         Some(Found(
             verdict @ (Verdict::TelemetrySimulated | Verdict::TelemetryNoAddress),
             text,
         )) => (verdict, text),
         Some(Found(_, text)) if !subject.expected => {
-            let text = format!("no bundle of the node asks for telemetry, and {text}");
+            let text = format!("no bundle of the node enables telemetry, and {text}");
             (Verdict::TelemetryNotExpected, text)
         }
         Some(Found(verdict, text)) => (verdict, text),
@@ -76,9 +76,9 @@ pub(super) async fn diagnose(subject: &Subject, limits: TelemetryLimits) -> Tele
 /// What the agent says, as the end of a sentence.
 pub(super) fn evidence(report: &TelemetryReport) -> String {
     match &report.gate {
-        None => "the agent never spoke of telemetry".to_owned(),
+        None => "the agent has never reported on telemetry".to_owned(),
         Some(gate) if gate.open => {
-            format!("the agent said {:.0} s ago that telemetry is open", gate.age_seconds)
+            format!("the agent reported {:.0} s ago that telemetry is open", gate.age_seconds)
         }
         Some(gate) => {
             let red: Vec<String> = gate
@@ -87,7 +87,7 @@ pub(super) fn evidence(report: &TelemetryReport) -> String {
                 .map(|check| format!("{} ({})", check.name, check.seen))
                 .collect();
             let (age, red) = (gate.age_seconds, red.join(", "));
-            format!("the agent said {age:.0} s ago that telemetry is shut: {red}")
+            format!("the agent reported {age:.0} s ago that telemetry is closed: {red}")
         }
     }
 }
@@ -130,15 +130,16 @@ impl Look<'_> {
         let at = self.target.at;
         match fault {
             FetchError::Unreachable(why) => {
-                Found(Verdict::NodeUnreachable, format!("{} cannot be reached: {why}", at.ip()))
+                Found(Verdict::NodeUnreachable, format!("{} is unreachable: {why}", at.ip()))
             }
             FetchError::Refused => Found(
                 Verdict::TelemetryEdgeDown,
-                format!("{} answers, and nothing listens on port {}", at.ip(), at.port()),
+                format!("{} answers, but nothing listens on port {}", at.ip(), at.port()),
             ),
-            FetchError::Silent(_) | FetchError::Garbled(_) | FetchError::TooLarge { .. } => {
-                Found(Verdict::TelemetryEdgeSilent, format!("{at} takes connections, and: {fault}"))
-            }
+            FetchError::Silent(_) | FetchError::Garbled(_) | FetchError::TooLarge { .. } => Found(
+                Verdict::TelemetryEdgeSilent,
+                format!("{at} accepts connections, but: {fault}"),
+            ),
         }
     }
 
@@ -149,13 +150,13 @@ impl Look<'_> {
         match response.status {
             StatusCode::FORBIDDEN => {
                 let from = response.from.map_or_else(String::new, |ip| format!(" ({ip})"));
-                let text = format!("{at} does not let the control plane{from} read: {seen}");
+                let text = format!("{at} refuses requests of the control plane{from}: {seen}");
                 Some(Found(Verdict::TelemetryEdgeRefuses, text))
             }
             StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT => {
-                let text = format!("the edge on {at} answers, and Netdata behind it does not");
+                let text = format!("the edge on {at} answers, but Netdata behind it does not");
                 Some(Found(Verdict::TelemetryBackendDown, format!("{text}: {path}: {seen}")))
             }
             _ => None,
@@ -193,13 +194,13 @@ impl Look<'_> {
         let (who, seen) = match self.get(INFO).await {
             Ok(response) if version(&response).is_some() => {
                 let version = version(&response).unwrap_or_default();
-                ("Netdata itself", format!("Netdata {version}, with no edge before it"))
+                ("Netdata itself", format!("Netdata {version}, with no edge in front of it"))
             }
             Ok(response) => ("something else", format!("{INFO}: {}", response.summary())),
             Err(fault) => ("something else", format!("{INFO}: {fault}")),
         };
-        self.note("listener", false, "nginx, with the edge's site", seen);
-        let text = format!("{who} listens on {at}, where the edge belongs ({HEALTH}: {health})");
+        self.note("listener", false, "nginx with the edge's site", seen);
+        let text = format!("{who} listens on {at} instead of the edge ({HEALTH}: {health})");
         Found(Verdict::WrongListener, text)
     }
 
@@ -219,7 +220,7 @@ impl Look<'_> {
             Ok(response) => {
                 self.note("dashboard", false, expected, format!("{path}: {}", response.summary()));
                 let text =
-                    format!("the edge leads to no dashboard: {path}: {}", response.summary());
+                    format!("the edge does not serve a dashboard: {path}: {}", response.summary());
                 self.judged(&path, &response)
                     .unwrap_or(Found(Verdict::TelemetryEdgeIncomplete, text))
             }
@@ -249,7 +250,7 @@ impl Look<'_> {
                 None => {
                     let seen = response.summary();
                     self.note("netdata", false, expected, &seen);
-                    let text = format!("the edge does not show {INFO}: {seen}");
+                    let text = format!("the edge does not serve {INFO}: {seen}");
                     self.judged(INFO, &response)
                         .unwrap_or(Found(Verdict::TelemetryEdgeIncomplete, text))
                 }
@@ -290,29 +291,33 @@ fn next_action(verdict: Verdict, subject: &Subject, from: Option<&str>) -> Strin
     match verdict {
         Verdict::Ok => "nothing to do".to_owned(),
         Verdict::TelemetryNoAddress => format!(
-            "give the interface that the machine boots from an address in MAAS; `gpuaas explain \
-             {name}` says how far the node is"
+            "assign an address in MAAS to the machine's boot interface; run `gpuaas explain \
+             {name}` to see the progress of the node"
         ),
-        Verdict::TelemetrySimulated => "nothing to do: there is no edge to reach".to_owned(),
+        Verdict::TelemetrySimulated => "nothing to do: a simulated host has no edge".to_owned(),
         Verdict::TelemetryNotExpected => format!(
-            "name a site bundle with telemetry in the node's profile, such as h200-ib@1.2.0, with \
-             enable_netdata=1; or set it up on this host: {}",
+            "name a site bundle with telemetry in the node's profile, such as {} with \
+             enable_netdata=1; or set telemetry up on this host: {}",
+            gpuaas_types::built_in_bundle!("h200-ib"),
             converge(" --allow NETWORK")
         ),
         Verdict::NodeUnreachable if subject.agent_lives => format!(
-            "the agent of {name} lives: look for the route or the firewall between the control \
-             plane and {host}"
+            "check the route and the firewall between the control plane and {host}: the agent of \
+             {name} is up"
         ),
         Verdict::NodeUnreachable => {
-            format!("the agent is silent, too: `gpuaas explain {name}`, then the host's console")
+            format!(
+                "run `gpuaas explain {name}`, then check the host's console: the agent is silent \
+                 too"
+            )
         }
         Verdict::TelemetryEdgeDown if sees_it => format!(
-            "the agent sees the edge answer on the host: look for a firewall that refuses, or for \
-             another host at {host}"
+            "check for a firewall that blocks the port, or another host at {host}: the agent \
+             reaches the edge on its own host"
         ),
         Verdict::TelemetryEdgeRefuses => format!(
-            "add {}/32 to the input telemetry_allow of the profile, for its next hosts; for this \
-             one: {}, with that among the networks",
+            "add {}/32 to the profile's input telemetry_allow for future hosts; for this host, run \
+             {} with that network included",
             from.unwrap_or("ADDRESS"),
             converge(" --allow NETWORKS")
         ),

@@ -41,9 +41,11 @@ impl fmt::Display for FetchError {
         match self {
             Self::Unreachable(why) => write!(f, "no connection: {why}"),
             Self::Refused => f.write_str("connection refused"),
-            Self::Silent(limit) => write!(f, "no whole answer in {:.1} s", limit.as_secs_f64()),
-            Self::Garbled(why) => write!(f, "no answer that is HTTP: {why}"),
-            Self::TooLarge { limit } => write!(f, "more than {limit} bytes"),
+            Self::Silent(limit) => {
+                write!(f, "no complete response in {:.1} s", limit.as_secs_f64())
+            }
+            Self::Garbled(why) => write!(f, "the response is not HTTP: {why}"),
+            Self::TooLarge { limit } => write!(f, "the response has more than {limit} bytes"),
         }
     }
 }
@@ -85,7 +87,7 @@ pub(crate) async fn connect(at: SocketAddrV4, limit: Duration) -> Result<TcpStre
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Err(FetchError::Refused),
         Ok(Err(error)) => Err(FetchError::Unreachable(error.to_string())),
         Err(_) => {
-            let text = format!("none in {:.1} s", limit.as_secs_f64());
+            let text = format!("no answer within {:.1} s", limit.as_secs_f64());
             Err(FetchError::Unreachable(text))
         }
     }

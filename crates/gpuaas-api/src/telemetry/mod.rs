@@ -96,7 +96,7 @@ pub(crate) async fn read(
                 ) if is_from_edge(path, &response) => Ok(forward(prefix, path, target, response)?),
                 (TelemetryVerdict::Ok, other) => {
                     let seen = other.map_or_else(|fault| fault.to_string(), |h| h.summary());
-                    let detail = format!("{} works; asked for {asked}: {seen}", target.at);
+                    let detail = format!("{} works, but {asked} failed: {seen}", target.at);
                     Err(problem(ProblemCode::TelemetryAnswerRefused).with_detail(detail).into())
                 }
                 _ => Err(refusal(&report).into()),
@@ -153,10 +153,10 @@ fn forward(
     if let Some(location) = from_host.headers.get(LOCATION) {
         let location = location.to_str().unwrap_or_default();
         let below = paths::below(prefix, path, location, target.at).and_then(|place| {
-            HeaderValue::from_str(&place).map_err(|_| "it is no address".to_owned())
+            HeaderValue::from_str(&place).map_err(|_| "it is not a valid URL".to_owned())
         });
         let below = below.map_err(|reason| {
-            let detail = format!("{} leads to {location:?}: {reason}", target.at);
+            let detail = format!("{} redirects to {location:?}: {reason}", target.at);
             problem(ProblemCode::TelemetryRedirectRefused).with_detail(detail)
         })?;
         headers.insert(LOCATION, below);
@@ -176,7 +176,7 @@ async fn subject(ctx: &Ctx, text: &str) -> ApiResult<Subject> {
     let node = find_listed(ctx, text).await?.node;
     let (hostname, state) = (&node.hostname, node.state);
     if matches!(state, NodeState::Retired | NodeState::Detached | NodeState::Deleted) {
-        let detail = format!("{hostname} is {state}: its machine may be somebody else's by now");
+        let detail = format!("{hostname} is {state}: its machine may now belong to someone else");
         return Err(problem(ProblemCode::NodeStateForbids).with_detail(detail).into());
     }
     let profile = ctx.store.profile(node.profile_id).await?;

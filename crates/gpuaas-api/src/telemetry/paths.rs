@@ -41,18 +41,18 @@ pub(super) fn allowed(path: &str) -> Result<(), &'static str> {
         return Err("it is too long");
     }
     if !path.chars().all(plain) {
-        return Err("it has an escape or a letter that no path of the edge has");
+        return Err("it contains an escape or a character that is not allowed");
     }
     let mut segments: Vec<&str> = path.split('/').collect();
     if segments.last() == Some(&"") {
         segments.pop();
     }
     if segments.iter().any(|segment| matches!(*segment, "" | "." | "..")) {
-        return Err("it has an empty segment, or one of dots");
+        return Err("it contains an empty, `.` or `..` segment");
     }
     let never = |segment: &&str| NEVER.contains(&segment.to_ascii_lowercase().as_str());
     if segments.iter().any(never) {
-        return Err("it streams, or manages Netdata");
+        return Err("it streams data or manages Netdata");
     }
     match segments.as_slice() {
         [] | ["gpuaas", "telemetry", "health" | "netdata"] => Ok(()),
@@ -61,8 +61,8 @@ pub(super) fn allowed(path: &str) -> Result<(), &'static str> {
             Ok(())
         }
         ["api", "v1" | "v2" | "v3", name] if READS.contains(name) => Ok(()),
-        ["api", ..] => Err("it is no call of Netdata's API that only reads"),
-        _ => Err("it is no path of the edge"),
+        ["api", ..] => Err("it is not a read-only call of Netdata's API"),
+        _ => Err("the edge has no such path"),
     }
 }
 

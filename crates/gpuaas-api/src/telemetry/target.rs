@@ -69,7 +69,7 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> ApiResult<Subject> {
     };
     let checks = checks.await.unwrap_or_else(|error| {
         let (node, site) = (&node.hostname, &site.name);
-        tracing::warn!(%error, node, site, "its bundles do not say whether it has telemetry");
+        tracing::warn!(%error, node, site, "cannot tell from the bundles whether the node has telemetry");
         Vec::new()
     });
     let observation = ctx.store.observation(node.id).await?;
@@ -101,7 +101,7 @@ pub(super) async fn subject(ctx: &Ctx, node: NodeRecord) -> ApiResult<Subject> {
         name: "agent".to_owned(),
         passed: response.is_some_and(|seconds| seconds <= patience),
         expected: format!("a heartbeat in the last {patience:.0} s"),
-        seen: response.map_or_else(|| "none, ever".to_owned(), |s| format!("one {s:.0} s ago")),
+        seen: response.map_or_else(|| "never".to_owned(), |s| format!("{s:.0} s ago")),
     };
     let gate = said.map(|StoredGate { report, at, .. }| TelemetryGate {
         open: report.passed,
@@ -149,14 +149,14 @@ fn port(checks: &[HostCheck]) -> u16 {
 
 fn maas(seen: Option<&Observation>, now: gpuaas_types::Timestamp) -> TelemetryProbe {
     let (passed, said) = match seen {
-        None => (false, "nothing was ever read".to_owned()),
-        Some(seen) if seen.vanished => (false, "MAAS has no such machine any more".to_owned()),
+        None => (false, "the machine has never been read".to_owned()),
+        Some(seen) if seen.vanished => (false, "the machine no longer exists in MAAS".to_owned()),
         Some(seen) => {
             let label = maas_status::label(seen.status);
             let age = now.seconds_since(seen.status_at).max(0.0);
             let power = seen.machine.as_ref().map_or("unknown", |one| one.power_state.as_str());
             let passed = seen.status == maas_status::DEPLOYED;
-            (passed, format!("{label}, power {power}, as of {age:.0} s ago"))
+            (passed, format!("{label}, power {power}, read {age:.0} s ago"))
         }
     };
     TelemetryProbe { name: "maas".to_owned(), passed, expected: "Deployed".to_owned(), seen: said }

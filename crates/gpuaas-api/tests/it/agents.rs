@@ -384,8 +384,8 @@ async fn phases_of_a_bundle_go_to_the_history() {
     assert_eq!(
         texts,
         [
-            "bundle_phase_finished: h200-ib@1.2.0 says that ipoib took 1.2 s and changed 2 things",
-            "bundle_phase_skipped: h200-ib@1.2.0 says that ipoib was not needed: x is 0",
+            "bundle_phase_finished: h200-ib@1.2.0 says that ipoib took 1.2 s and made 2 changes",
+            "bundle_phase_skipped: h200-ib@1.2.0 says that ipoib was skipped: x is 0",
             "bundle_phase_failed: h200-ib@1.2.0 says that ipoib failed after 1.2 s: no link",
         ]
     );
@@ -397,8 +397,7 @@ async fn phases_of_a_bundle_go_to_the_history() {
 #[tokio::test]
 async fn a_node_may_be_active_and_not_ready_for_slices() {
     let rig = Rig::with_site().await;
-    let spec =
-        json!({ "name": "slice", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.5.0" } });
+    let spec = json!({ "name": "slice", "spec": { "site_bootstrap_bundle_ref": gpuaas_types::built_in_bundle!("h200-slice-vm") } });
     rig.post("/api/v1/profiles", spec).await.ok();
     let asked = json!({ "hostname": "j22u11", "site": "lab", "profile": "slice" });
     let node: OnboardAccepted =
@@ -417,7 +416,7 @@ async fn a_node_may_be_active_and_not_ready_for_slices() {
     assert_eq!(view().await["class"], "agent_fault", "it has said nothing of the gate yet");
 
     let check = |name: &str, passed: bool| {
-        json!({ "name": name, "passed": passed, "expected": "that it exists",
+        json!({ "name": name, "passed": passed, "expected": "present",
                 "seen": "it is not there", "reason": "", "blocks": [] })
     };
     let shut = json!({ "gate": "slice_ready", "passed": false, "class": "host_baseline_incomplete",
@@ -437,7 +436,7 @@ async fn a_node_may_be_active_and_not_ready_for_slices() {
     assert_eq!(named, "gate_host_baseline_incomplete", "{explained}");
     assert!(explained["next_action"].as_str().unwrap().contains("repair-drift"), "{explained}");
     let text = explained["text"].to_string();
-    assert!(text.contains("slice_ready is shut (host_baseline_incomplete)"), "{text}");
+    assert!(text.contains("slice_ready is closed (host_baseline_incomplete)"), "{text}");
     assert!(explained["evidence"].to_string().contains("60-ipoib.yaml"), "{explained}");
 
     let open = json!({ "gate": "slice_ready", "passed": true, "checks": [check("x", true)] });
@@ -545,7 +544,7 @@ pub(crate) fn machine_with(tags: &[&str]) -> MachineView {
     serde_json::from_value(machine).unwrap()
 }
 
-async fn activate(rig: &Rig, run: RunId) {
+pub(crate) async fn activate(rig: &Rig, run: RunId) {
     let now = gpuaas_engine::Clock::now(&*rig.clock);
     let mut claimed = rig.store.claim(now, now.plus_seconds(30.0), 10).await.unwrap();
     let position = claimed.iter().position(|claimed| claimed.run.id == run).unwrap();

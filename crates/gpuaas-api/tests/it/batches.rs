@@ -96,8 +96,7 @@ async fn a_manifest_becomes_a_batch_of_nodes_that_wait() {
     assert_eq!(node["timeline"][0]["code"], "batch_accepted");
     assert_eq!(node["waiting_for"], "its turn in batch rack-7");
     let explained = rig.get("/api/v1/nodes/h2/explain").await.ok();
-    let believed =
-        "We believe: h2 of site lab is registered; it waits for its turn in batch rack-7.";
+    let believed = "h2 (site lab) is registered; it is waiting for its turn in batch rack-7.";
     assert_eq!(explained["text"][0], believed);
     let password = members[2]["node_id"].as_str().unwrap().parse().unwrap();
     let password = rig.store.bmc_password(password).await.unwrap().unwrap();

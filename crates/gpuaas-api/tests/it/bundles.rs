@@ -87,7 +87,7 @@ async fn what_is_published_is_there_by_name_and_digest_and_never_changes() {
     assert!(!envelope.signatures.is_empty());
     let none = rig.get(&format!("{BUNDLES}/nosuch@1.0.0/archive")).await;
     let body = refused(&none, 400, "bundle_not_found");
-    assert_eq!(body["detail"], "there is no bundle nosuch@1.0.0");
+    assert_eq!(body["detail"], "bundle not found: nosuch@1.0.0");
     let other = archive("site-net", &json!({ "about": "another" }));
     let body = refused(&publish(&rig, &other, None).await, 409, "bundle_version_taken");
     assert!(body["detail"].as_str().unwrap().contains(&digest));
@@ -96,7 +96,11 @@ async fn what_is_published_is_there_by_name_and_digest_and_never_changes() {
     let list = rig.get(BUNDLES).await.json();
     let names: Vec<&str> =
         list["items"].as_array().unwrap().iter().map(|b| b["bundle"].as_str().unwrap()).collect();
-    assert!(names.contains(&"site-net@1.0.0") && names.contains(&"h200-ib@1.2.0"), "{names:?}");
+    assert!(
+        names.contains(&"site-net@1.0.0")
+            && names.contains(&gpuaas_types::built_in_bundle!("h200-ib")),
+        "{names:?}"
+    );
 }
 
 #[tokio::test]
@@ -180,7 +184,7 @@ async fn hostile_bytes_are_refused_with_the_reason() {
     assert!(body["detail"].as_str().unwrap().contains("it is a link"), "{body}");
     let missing = json!({ "requires": [{ "bundle": "below@1.0.0" }] });
     refused(&publish(&rig, &archive("site-net", &missing), None).await, 400, "bundle_not_found");
-    let given = json!({ "requires": [{ "bundle": "h200-ib@1.2.0", "with": { "nosuch": "1" } }] });
+    let given = json!({ "requires": [{ "bundle": gpuaas_types::built_in_bundle!("h200-ib"), "with": { "nosuch": "1" } }] });
     refused(&publish(&rig, &archive("site-net", &given), None).await, 422, "bundle_input_unknown");
     let answer = rig.post(BUNDLES, json!({ "archive": "?", "actor": "ann" })).await;
     refused(&answer, 400, "invalid_field");
@@ -262,7 +266,7 @@ async fn a_value_of_one_host_is_of_no_other() {
     let everybodys =
         json!({ "bundle_inputs": { "h200-ib": { "ipoib_addresses": "192.168.7.1/16" } } });
     refused(&rig.patch(site, everybodys).await, 422, "bundle_input_not_of_one_host");
-    let profile = json!({ "name": "ib", "spec": { "site_bootstrap_bundle_ref": "h200-ib@1.2.0",
+    let profile = json!({ "name": "ib", "spec": { "site_bootstrap_bundle_ref": gpuaas_types::built_in_bundle!("h200-ib"),
         "site_bootstrap_inputs": { "management_address": "10.0.0.1/24" } } });
     let answer = rig.post("/api/v1/profiles", profile).await;
     refused(&answer, 422, "bundle_input_not_of_one_host");
@@ -282,8 +286,7 @@ async fn a_value_of_one_host_is_of_no_other() {
     refused(&patch(json!({ "j22u11": ib(json!({ "nosuch": "1" })) })).await, 400, "invalid_field");
     refused(&patch(json!({ "-": first })).await, 400, "invalid_field");
     // A host's value for a bundle that its own requires has to reach it.
-    let slices =
-        json!({ "name": "slices", "spec": { "site_bootstrap_bundle_ref": "h200-slice-vm@1.5.0" } });
+    let slices = json!({ "name": "slices", "spec": { "site_bootstrap_bundle_ref": gpuaas_types::built_in_bundle!("h200-slice-vm") } });
     rig.post("/api/v1/profiles", slices).await.ok();
     patch(json!({ "j22u11": ib(json!({ "gpu_count": "4" })) })).await.ok();
     let asked = refused(
@@ -291,7 +294,10 @@ async fn a_value_of_one_host_is_of_no_other() {
         422,
         "bundle_input_not_passed_on",
     );
-    assert!(asked["detail"].as_str().unwrap().contains("h200-slice-vm@1.5.0"), "{asked}");
+    assert!(
+        asked["detail"].as_str().unwrap().contains(gpuaas_types::built_in_bundle!("h200-slice-vm")),
+        "{asked}"
+    );
     patch(json!({ "j22u11": ib(json!({ "fabric_links": "8" })) })).await.ok();
     assert_eq!(rig.post("/api/v1/nodes", onboard("slices")).await.status, 202);
 }

@@ -57,7 +57,7 @@ async fn a_cancelled_node_is_onboarded_again() {
     let said = rig.get("/api/v1/nodes/j22u11/explain").await.ok();
     assert_eq!(
         said["next_action"],
-        "read the timeline, remove the cause, then \
+        "read the timeline, fix the cause, then run \
          `gpuaas node onboard j22u11 --site lab --profile h200`"
     );
 
@@ -262,7 +262,7 @@ async fn sites_profiles_and_fabric_addresses_are_removed() {
         let dry = json!({ "actor": "ann", "reason": "moved", "dry_run": true });
         let plan = rig.post(&path, dry).await.ok();
         let used = plan["used_by"][0].as_str().unwrap();
-        assert!(used.starts_with("node j22u11 is registered: `gpuaas node "), "{used}");
+        assert!(used.starts_with("node j22u11 is registered: run `gpuaas node "), "{used}");
     }
     rig.put_run(accepted.run_id, RunStatus::Cancelled).await;
     let detach = json!({ "kind": "detach", "actor": "ann", "reason": "moved" });

@@ -355,7 +355,7 @@ async fn a_token_enrolls_on_its_own_machine_only() {
     let lines = tls.rig.store.timeline_of_node(node.node_id, 0, 100).await.unwrap();
     let line = lines.iter().find(|row| row.event.code == "enrollment_started").unwrap();
     let text = &line.event.text;
-    assert!(text.contains("it asks from 127.0.0.1") && text.contains(mac), "{text}");
+    assert!(text.contains("asked to enroll from 127.0.0.1") && text.contains(mac), "{text}");
 }
 
 /// What a TPM with this key signs (`TPMS_ATTEST`); swtpm itself is asked in `gpuaas-node-agent/src/tpm.rs`.

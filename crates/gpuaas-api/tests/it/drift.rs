@@ -140,7 +140,7 @@ async fn work_that_the_feed_missed_is_counted_and_told() {
         node_id: accepted.node_id,
         run_id: accepted.run_id,
         observation: Observation::from_read(serde_json::from_value(machine).unwrap(), now),
-        text: "MAAS says Ready; the event feed had last said Commissioning".to_owned(),
+        text: "MAAS reports Ready; the event feed last reported Commissioning".to_owned(),
     };
     rig.store.record_missed_observation(now, site.id, vec![missed]).await.unwrap();
     let line = rig.get("/api/v1/nodes/j22u11").await.ok()["timeline"]
@@ -150,7 +150,7 @@ async fn work_that_the_feed_missed_is_counted_and_told() {
         .find(|line| line["code"] == "missed_work")
         .cloned()
         .unwrap();
-    assert!(line["text"].as_str().unwrap().contains("says Ready"), "{line}");
+    assert!(line["text"].as_str().unwrap().contains("MAAS reports Ready"), "{line}");
     // Another key makes MAAS be asked again; the alarm stays.
     let changed = rig.patch("/api/v1/sites/lab", json!({ "api_key": KEY })).await.ok();
     assert_eq!(changed["status"]["missed_work"], 1);

@@ -18,7 +18,8 @@ pub(crate) async fn rig(nodes: usize) -> Rig {
 /// The same with nodes of one of two profiles; `slice` is that of slice hosts.
 async fn rig_of(nodes: usize, profile: &str) -> Rig {
     let rig = Rig::with_site().await;
-    let spec = json!({ "site_bootstrap_bundle_ref": "h200-slice-vm@1.5.0" });
+    let spec =
+        json!({ "site_bootstrap_bundle_ref": gpuaas_types::built_in_bundle!("h200-slice-vm") });
     rig.post("/api/v1/profiles", json!({ "name": "slice", "spec": spec })).await.ok();
     rig.maas.images.lock().unwrap().insert(12, (BAKED.to_owned(), "9f".repeat(32)));
     let approve = json!({ "site": "lab", "to": "canary", "canary_nodes": 20, "reason": "try", "lint_waiver": "a rig" });

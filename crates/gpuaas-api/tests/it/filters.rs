@@ -80,20 +80,20 @@ async fn lists_are_filtered_before_they_are_cut() {
 async fn what_is_no_filter_is_refused_with_its_place() {
     let rig = Rig::with_site().await;
     for (list, filter, place) in [
-        ("nodes", "state=parked", "character 7 of the filter: "),
-        ("nodes", "owner=a", "character 1 of the filter: the list of nodes has no field"),
-        ("nodes/stuck", "", "character 1 of the filter: a condition is missing"),
-        ("runs", "status=parked or", "character 17 of the filter: "),
-        ("batches", "phase=done", "character 1 of the filter: "),
-        ("audit", "at=2026-01-01", "character 3 of the filter: "),
-        ("drift", "kind=renamed)", "character 13 of the filter: "),
-        ("admin/slots", "index=one", "character 7 of the filter: "),
-        ("admin/slice-claims", "state=\"", "character 7 of the filter: "),
-        ("sites", "site=lab", "character 1 of the filter: the list of sites has no field"),
-        ("profiles", "revision=x", "character 10 of the filter: "),
-        ("tokens", "revoked=maybe", "character 9 of the filter: "),
-        ("roce-assignments", "ip<1", "character 3 of the filter: "),
-        ("dead-letters", "code=lost", "character 6 of the filter: "),
+        ("nodes", "state=parked", "invalid filter at character 7: "),
+        ("nodes", "owner=a", "invalid filter at character 1: the list of nodes has no field"),
+        ("nodes/stuck", "", "invalid filter at character 1: missing condition"),
+        ("runs", "status=parked or", "invalid filter at character 17: "),
+        ("batches", "phase=done", "invalid filter at character 1: "),
+        ("audit", "at=2026-01-01", "invalid filter at character 3: "),
+        ("drift", "kind=renamed)", "invalid filter at character 13: "),
+        ("admin/slots", "index=one", "invalid filter at character 7: "),
+        ("admin/slice-claims", "state=\"", "invalid filter at character 7: "),
+        ("sites", "site=lab", "invalid filter at character 1: the list of sites has no field"),
+        ("profiles", "revision=x", "invalid filter at character 10: "),
+        ("tokens", "revoked=maybe", "invalid filter at character 9: "),
+        ("roce-assignments", "ip<1", "invalid filter at character 3: "),
+        ("dead-letters", "code=lost", "invalid filter at character 6: "),
     ] {
         let refused = asked(&rig, &format!("/api/v1/{list}"), filter).await;
         assert_eq!((refused.status, refused.code().as_str()), (422, "invalid_filter"), "{list}");

@@ -34,7 +34,7 @@ async fn a_token_that_asks_too_often_is_told_to_wait_and_others_are_not() {
         refused.json()["detail"]
             .as_str()
             .unwrap()
-            .starts_with("this credential may send 1 request")
+            .starts_with("too many requests with this credential: expected at most 1 per")
     );
     get(&quiet).await.ok();
     rig.advance(1);

@@ -68,7 +68,7 @@ async fn a_whole_node_is_claimed_and_cleaned_before_anybody_else_has_it() {
     let none = rig.post(NODE_CLAIMS, claim("tenant-b")).await;
     assert_eq!((none.status, none.code().as_str()), (409, "none_in_site"));
     let detail = none.json()["detail"].as_str().unwrap().to_owned();
-    assert!(detail.contains("hosts: 1, of which 1 are claimed"), "{detail}");
+    assert!(detail.contains("of 1 bare-metal hosts, 1 are claimed"), "{detail}");
     let body = json!({ "kind": "reimage", "actor": "ada", "reason": "a new image" });
     assert_eq!(rig.post("/api/v1/nodes/j22u11/runs", body).await.code(), "node_has_claims");
     // There is nothing to launch.

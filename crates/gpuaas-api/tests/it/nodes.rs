@@ -270,7 +270,7 @@ async fn a_parked_run_goes_on_with_the_profile_as_it_is_now_only_where_that_is_a
         assert_eq!(view["profile_revision"], revision, "{order}");
         let line = view["timeline"].as_array().unwrap().last().unwrap().clone();
         assert_eq!(line["code"], "profile_repinned");
-        let text = format!("the run uses profile revision {revision} from here on");
+        let text = format!("the run now uses profile revision {revision}");
         assert_eq!(line["text"], text);
         let audit = rig.store.audit_entries(0, 100).await.unwrap();
         let entry = &audit.iter().rfind(|row| row.entry.actor == "admin (ann)").unwrap().entry;

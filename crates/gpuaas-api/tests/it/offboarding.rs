@@ -86,7 +86,7 @@ async fn only_the_cleaning_that_the_profile_names_puts_a_host_back_into_service(
         }
     }
     let plan = call(asked("reimage", true)).await.ok();
-    assert!(!plan["destroys"].to_string().contains("the profile chose"), "{plan}");
+    assert!(!plan["destroys"].to_string().contains("as the profile says"), "{plan}");
     let chosen = json!({ "between_tenants": "soft_reset", "release_erase": false });
     rig.patch("/api/v1/profiles/h200", chosen).await.ok();
     let plan = call(asked("soft_reset", true)).await.ok();

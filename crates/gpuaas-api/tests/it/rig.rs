@@ -307,7 +307,8 @@ impl Rig {
 
     /// Makes the profile one of slice hosts.
     pub(crate) async fn slice_profile(&self) {
-        let bundle = json!({ "site_bootstrap_bundle_ref": "h200-slice-vm@1.5.0" });
+        let bundle =
+            json!({ "site_bootstrap_bundle_ref": gpuaas_types::built_in_bundle!("h200-slice-vm") });
         self.call("PATCH", "/api/v1/profiles/h200", Some(&self.admin), Some(bundle)).await.ok();
     }
 

@@ -17,7 +17,10 @@ use crate::approvals::Desk;
 use crate::rig::{Answer, Rig};
 use crate::second_person::share_region;
 
+/// Seeds that always run, and the most that run while too little has happened for the test to mean
+/// anything: new identifiers in each run change the order in which things are picked.
 const SEEDS: u64 = 10;
+const SEEDS_AT_MOST: u64 = 40;
 const STEPS: u32 = 60;
 const SITES: [&str; 2] = ["lab", "free"];
 /// Everybody who may send requests; `admin` is a person as well.
@@ -349,7 +352,11 @@ impl World {
 #[tokio::test]
 async fn nothing_is_done_that_the_policy_in_force_did_not_allow() {
     let mut seen = (0, 0);
-    for seed in 1..=SEEDS {
+    let enough = |seen: (u32, u32)| seen.0 > 30 && seen.1 > 10;
+    for seed in 1..=SEEDS_AT_MOST {
+        if seed > SEEDS && enough(seen) {
+            break;
+        }
         let mut world = World::new(seed).await;
         for step in 0..STEPS {
             if let Err(why) = world.step().await {
@@ -358,5 +365,5 @@ async fn nothing_is_done_that_the_policy_in_force_did_not_allow() {
         }
         seen = (seen.0 + world.seen.0, seen.1 + world.seen.1);
     }
-    assert!(seen.0 > 30 && seen.1 > 10, "hardly anything was done: {seen:?}");
+    assert!(enough(seen), "hardly anything was done: {seen:?}");
 }

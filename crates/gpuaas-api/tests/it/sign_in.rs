@@ -180,7 +180,7 @@ async fn what_does_not_count_is_refused_with_a_way_to_sign_in() {
         (with("nbf", json!(now + 61)), "sign_in_invalid", "clocks"),
         (other.sign(&good), "sign_in_invalid", "signature"),
         (sign_with_secret(key.public_bytes(), &head, &good), "sign_in_invalid", "algorithm"),
-        (key.sign_with(&unsigned, &good), "sign_in_invalid", "no signed JWT"),
+        (key.sign_with(&unsigned, &good), "sign_in_invalid", "not a signed JWT"),
     ] {
         let refused = whoami(&rig, &token).await;
         assert_eq!((refused.status, refused.code().as_str()), (401, code), "{part}");

@@ -118,7 +118,7 @@ async fn a_refusal_says_which_of_three_it_is_and_counts() {
     let apart = rig.post(CLAIMS, claim(2)).await;
     assert_eq!(apart.code(), "no_single_node_fits", "no switch joins these GPUs");
     let detail = apart.json()["detail"].as_str().unwrap().to_owned();
-    assert!(detail.contains("ready nodes: 2, at most 2 of one node"), "{detail}");
+    assert!(detail.contains("ready nodes: 2, at most 2 on one node"), "{detail}");
     assert_eq!(rig.post(CLAIMS, claim(4)).await.code(), "none_in_site");
     for (field, value) in [
         ("gpus", json!(0)),

@@ -4,6 +4,7 @@ use gpuaas_bundle::{Envelope, order};
 use gpuaas_types::agent::{Operation, TaskKeys, TaskSpec};
 use serde_json::{Value, json};
 
+use crate::agents::activate;
 use crate::rig::{Answer, Rig};
 
 pub(crate) const NODE: &str = "/api/v1/admin/nodes/j22u11/slice-topology";
@@ -161,6 +162,40 @@ async fn what_is_discovered_is_reviewed_and_what_is_blocked_stays_so() {
     assert!(audit.iter().all(|row| row.entry.action != "slice.approve"));
 }
 
+/// The gate looks at the host's checks; what keeps its slots from use is a problem of the node.
+#[tokio::test]
+async fn blockers_of_slots_are_a_problem_with_evidence_and_next_action() {
+    let (rig, onboarded, credential) = Rig::heard_for_slices().await;
+    let problems = async || {
+        let node = rig.get("/api/v1/nodes/j22u11").await.ok();
+        let explained = rig.get("/api/v1/nodes/j22u11/explain").await.ok();
+        let all = node["problems"].as_array().unwrap().clone();
+        let found: Vec<Value> = all.into_iter().filter(|p| p["code"] == "slots_blocked").collect();
+        (found, explained.to_string())
+    };
+    activate(&rig, onboarded.run_id).await;
+    let mut broken = whole_topology();
+    broken["functions"][2]["guid"] = json!("00:00:00:00:00:00:00:00");
+    discover(&rig, &credential, broken).await;
+    let (found, explained) = problems().await;
+    assert_eq!(
+        (&found[0]["owner"], &found[0]["source"]),
+        (&json!("bundle_owner"), &json!("agent"))
+    );
+    let text = found[0]["text"].as_str().unwrap();
+    let expected = "1 of 2 slots cannot be used: vf_identity_missing on slot 0 (expected a GUID, \
+                    found 0000:39:00.0: 00:00:00:00:00:00:00:00)";
+    assert!(text.contains(expected), "{text}");
+    let next = "`gpuaas node task j22u11 repair-drift --gate slice_ready --wait`; then \
+                `gpuaas slice discover j22u11 --wait`";
+    assert_eq!(found[0]["next_action"], next);
+    assert!(explained.contains("vf_identity_missing") && explained.contains("repair-drift --gate"));
+    // The host was repaired and discovered again.
+    discover(&rig, &credential, whole_topology()).await;
+    let (found, explained) = problems().await;
+    assert!(found.is_empty() && !explained.contains("vf_identity_missing"), "{explained}");
+}
+
 /// A bare-metal host with slots would be in neither pool: its slots wait for a gate that never opens.
 #[tokio::test]
 async fn slots_of_a_host_without_a_slice_profile_are_refused_and_said_of_those_that_are_there() {
@@ -170,7 +205,7 @@ async fn slots_of_a_host_without_a_slice_profile_are_refused_and_said_of_those_t
     let refused = approve(&rig, &digest, json!([])).await;
     assert_eq!((refused.status, refused.code().as_str()), (409, "not_a_slice_host"));
     let refused = refused.json();
-    assert_eq!(refused["detail"], "j22u11 has profile h200, which makes no slice host");
+    assert_eq!(refused["detail"], "j22u11 has profile h200, which is not a slice profile");
     let hint = refused["hint"].as_str().unwrap();
     assert!(hint.contains("gpuaas node reimage j22u11 --profile PROFILE"), "{hint}");
     assert_eq!(rig.get("/api/v1/admin/slots").await.ok()["schedulable"], 0);
@@ -185,9 +220,9 @@ async fn slots_of_a_host_without_a_slice_profile_are_refused_and_said_of_those_t
     });
     let refused = rig.post("/api/v1/admin/slice-claims", claim).await.json();
     let detail = refused["detail"].as_str().unwrap();
-    assert!(detail.contains("whose profile makes no slice host: j22u11"), "{detail}");
+    assert!(detail.contains("without a slice profile: j22u11"), "{detail}");
     let whole = json!({ "site": "lab", "owner": "a", "actor": "ada", "reason": "a lease" });
     let refused = rig.post("/api/v1/admin/node-claims", whole).await.json();
     let detail = refused["detail"].as_str().unwrap();
-    assert!(detail.contains("whose profile makes no slice host: j22u11"), "{detail}");
+    assert!(detail.contains("without a slice profile: j22u11"), "{detail}");
 }

@@ -82,7 +82,7 @@ fn machine(address: Option<&str>) -> Value {
 
 /// An active node with the bundle `h200-ib` and these inputs, whose machine has this address.
 async fn node(rig: &Rig, name: &str, inputs: Value, address: Option<&str>) -> NodeId {
-    let spec = json!({ "site_bootstrap_bundle_ref": "h200-ib@1.2.0",
+    let spec = json!({ "site_bootstrap_bundle_ref": gpuaas_types::built_in_bundle!("h200-ib"),
         "site_bootstrap_inputs": inputs, "deploy_user": "hpcadmin" });
     rig.post("/api/v1/profiles", json!({ "name": name, "spec": spec })).await.ok();
     let body = json!({ "hostname": name, "site": "lab", "profile": name });
@@ -112,7 +112,7 @@ async fn say_shut(rig: &Rig, node_id: NodeId) {
     let red = GateCheck {
         name: "unit nginx.service".to_owned(),
         passed: false,
-        expected: "that it is active".to_owned(),
+        expected: "active".to_owned(),
         seen: "failed".to_owned(),
         reason: "host_baseline_incomplete".to_owned(),
         blocks: vec![Gate::Telemetry],
@@ -197,10 +197,10 @@ async fn each_fault_is_named_by_its_cause_and_changes_nothing() {
         (vacant, "telemetry_edge_down", "connect", "connection refused"),
         (refuses, "telemetry_edge_refuses", "health", "HTTP 403"),
         (alone, "telemetry_backend_down", "health", "HTTP 502"),
-        (netdata, "wrong_listener", "listener", "Netdata v1.43.2, with no edge before it"),
+        (netdata, "wrong_listener", "listener", "Netdata v1.43.2, with no edge in front of it"),
         (stranger, "wrong_listener", "listener", "/api/v1/info: HTTP 404"),
-        (mute, "telemetry_edge_silent", "health", "no answer that is HTTP"),
-        (babbles, "telemetry_edge_silent", "health", "no answer that is HTTP"),
+        (mute, "telemetry_edge_silent", "health", "the response is not HTTP"),
+        (babbles, "telemetry_edge_silent", "health", "the response is not HTTP"),
     ];
     for (number, (at, code, name, seen)) in rows.into_iter().enumerate() {
         let host = format!("n{number}");
@@ -224,7 +224,7 @@ async fn each_fault_is_named_by_its_cause_and_changes_nothing() {
         assert_eq!(report["gate"]["age_seconds"], 40.0);
         let problem = rig.get(&format!("/api/v1/nodes/{host}/telemetry/api/v1/info")).await;
         let detail = problem.json()["detail"].to_string();
-        assert!(detail.contains("40 s ago that telemetry is shut: unit nginx.service (failed)"));
+        assert!(detail.contains("40 s ago that telemetry is closed: unit nginx.service (failed)"));
         let after = rig.store.node(id).await.unwrap();
         assert_eq!((after.state, after.revision), (before.state, before.revision), "{code}");
     }
@@ -261,7 +261,7 @@ async fn a_host_that_cannot_be_reached_or_says_nothing_is_not_waited_for() {
     }
     let id = node_at(&rig, "gone", at.port()).await;
     let report = fault(&rig, "gone", "node_unreachable").await;
-    assert!(report["next_action"].as_str().unwrap().contains("the agent is silent, too"));
+    assert!(report["next_action"].as_str().unwrap().contains("the agent is silent"));
     let run_id = rig.store.node(id).await.unwrap().run_id.unwrap();
     let beat = gpuaas_store::ReceivedHeartbeat {
         node_id: id,
@@ -273,7 +273,7 @@ async fn a_host_that_cannot_be_reached_or_says_nothing_is_not_waited_for() {
     };
     rig.store.record_heartbeat(rig.clock.now(), beat).await.unwrap();
     let report = fault(&rig, "gone", "node_unreachable").await;
-    assert!(report["next_action"].as_str().unwrap().contains("the route or the firewall"));
+    assert!(report["next_action"].as_str().unwrap().contains("the route and the firewall"));
     let silent = raw(|stream| async move {
         let _open = stream;
         std::future::pending::<()>().await;
@@ -281,7 +281,7 @@ async fn a_host_that_cannot_be_reached_or_says_nothing_is_not_waited_for() {
     .await;
     node_at(&rig, "dumb", silent.port()).await;
     let report = fault(&rig, "dumb", "telemetry_edge_silent").await;
-    assert!(probe(&report, "health")["seen"].as_str().unwrap().contains("no whole answer"));
+    assert!(probe(&report, "health")["seen"].as_str().unwrap().contains("no complete response"));
 }
 
 #[tokio::test]

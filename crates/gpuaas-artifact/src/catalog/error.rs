@@ -10,7 +10,7 @@ use crate::lint::LintFinding;
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// No bundle of that name and version, or of that digest, and of that kind.
-    #[error("there is no bundle {reference}{}", of_kind(.kind))]
+    #[error("bundle not found: {reference}{}", of_kind(.kind))]
     NotFound {
         /// The reference that was searched.
         reference: String,
@@ -20,7 +20,7 @@ pub enum CatalogError {
         known: Vec<String>,
     },
     /// Neither of the form `name@version` nor a digest.
-    #[error("{reference:?} is not a bundle reference: {reason}")]
+    #[error("invalid bundle reference {reference:?}: {reason}")]
     InvalidReference {
         /// The reference.
         reference: String,
@@ -31,7 +31,7 @@ pub enum CatalogError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// A bundle that `gpuaas bundle lint` refuses.
-    #[error("it cannot be used: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("invalid bundle: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<LintFinding>),
     /// No trusted key has signed it.
     #[error("{bundle} is not trusted: {source}")]
@@ -53,7 +53,7 @@ pub enum CatalogError {
     #[error("bundles require each other: {0}")]
     Circle(String),
     /// The artifact store cannot be written.
-    #[error("the artifact store cannot be written: {0}")]
+    #[error("cannot write to the artifact store: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -78,31 +78,31 @@ impl CatalogError {
     pub fn hint(&self) -> String {
         match self {
             Self::NotFound { known, .. } => format!(
-                "use one of: {}; or publish it: `gpuaas bundle publish DIR`",
+                "use one of: {}; or publish the bundle: `gpuaas bundle publish DIR`",
                 known.join(", ")
             ),
             Self::InvalidReference { .. } => {
-                "write it as name@version, such as site-base@1.0.0, or as a digest; leave it empty for none".into()
+                "use name@version, such as site-base@1.0.0, or a digest; leave it empty for no bundle".into()
             }
             Self::Archive(_) | Self::Invalid(_) => {
-                "`gpuaas bundle lint DIR` says what is wrong with a folder; `gpuaas bundle build DIR` makes the file".into()
+                "run `gpuaas bundle lint DIR` to see what is wrong with the folder, then build the file: `gpuaas bundle build DIR`".into()
             }
             Self::Signature { .. } => {
-                "sign it with a key that `gpuaas bundle keys` lists, or trust its key: `gpuaas bundle trust KEY --name NAME`".into()
+                "sign it with a key that `gpuaas bundle keys` lists, or trust the key that signed it: `gpuaas bundle trust KEY --name NAME`".into()
             }
             Self::Input { bundle, source: InputError::SecretNotAllowed { name } } => {
                 secret_hint(bundle, name)
             }
             Self::Input { source: InputError::SecretMissing { .. }, .. } => {
-                "`gpuaas site secret set SITE BUNDLE INPUT --file FILE` sets a secret of the bundle that a profile names; a bundle \
-                 that requires another hands it on with its requires"
+                "run `gpuaas site secret set SITE BUNDLE INPUT --file FILE` with the bundle that the profile names; \
+                 if a required bundle needs the secret, pass it on under requires"
                     .into()
             }
             Self::Input { source: InputError::NotSecret { .. }, .. } => {
-                "a profile sets it with --input, a site with --bundle-input".into()
+                "set it with --input in a profile or with --bundle-input in a site".into()
             }
             Self::Input { source: InputError::SecretLeaked { .. }, .. } => {
-                "hand a secret on to an input that is one".into()
+                "pass secrets only to inputs that are declared secret".into()
             }
             Self::Input {
                 source: InputError::NotPassedOn { .. }
@@ -110,23 +110,23 @@ impl CatalogError {
                     | InputError::Shared { .. },
                 ..
             } => {
-                "`gpuaas site set SITE --host-input HOST:BUNDLE.INPUT=VALUE` sets a value for one host, and \
-                 with nothing behind = takes it away"
+                "run `gpuaas site set SITE --host-input HOST:BUNDLE.INPUT=VALUE` to set a value for one host; \
+                 an empty VALUE removes it"
                     .into()
             }
             Self::Input { .. } => {
-                "`gpuaas bundle show BUNDLE` lists the inputs of a bundle's folder or file; a profile sets \
-                 them with --input, a site with --bundle-input"
+                "run `gpuaas bundle show BUNDLE` (a folder or a file) to list the inputs; set them with --input \
+                 in a profile or with --bundle-input in a site"
                     .into()
             }
-            Self::Circle(_) => "publish a version that does not require the others".into(),
-            Self::Io(_) => "make room in the data folder".into(),
+            Self::Circle(_) => "publish a version of one of them that does not require the others".into(),
+            Self::Io(_) => "free up space in the data folder".into(),
         }
     }
 }
 
 fn of_kind(kind: &str) -> String {
-    if kind.is_empty() { String::new() } else { format!(" of kind {kind}") }
+    if kind.is_empty() { String::new() } else { format!(" (kind {kind})") }
 }
 
 /// The hint which command sets a secret of a bundle.
@@ -134,7 +134,7 @@ fn of_kind(kind: &str) -> String {
 pub fn secret_hint(bundle: &str, input: &str) -> String {
     let name = bundle.split('@').next().unwrap_or(bundle);
     format!(
-        "`gpuaas site secret set SITE {name} {input} --file FILE` keeps it sealed for a site, \
+        "run `gpuaas site secret set SITE {name} {input} --file FILE` to store it sealed for a site, or \
          `gpuaas profile secret set PROFILE {name} {input} --file FILE` for a profile"
     )
 }

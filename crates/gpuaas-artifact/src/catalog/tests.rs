@@ -67,9 +67,15 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
     for name in ["h200-ib@", "h200-slice-vm@", "site-base@", "validate-base@", "validate-h200@"] {
         assert!(names.iter().any(|one| one.starts_with(name)), "{names:?}");
     }
-    let pins = fixture.catalog.pins("h200-slice-vm@1.5.0").unwrap();
+    let pins = fixture.catalog.pins(gpuaas_types::built_in_bundle!("h200-slice-vm")).unwrap();
     let order: Vec<&str> = pins.iter().map(|pin| pin.bundle.as_str()).collect();
-    assert_eq!(order, ["h200-ib@1.2.0", "h200-slice-vm@1.5.0"]);
+    assert_eq!(
+        order,
+        [
+            gpuaas_types::built_in_bundle!("h200-ib"),
+            gpuaas_types::built_in_bundle!("h200-slice-vm")
+        ]
+    );
     let set = inputs(&[("fabric_subnet", "10.9.0.0/16")]);
     let delivery =
         fixture.catalog.delivery(&pins, set.clone(), Inputs::new(), &[], NOW).unwrap().unwrap();
@@ -83,9 +89,12 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
             .has_gate(&fixture.catalog.pins("site-base@1.0.0").unwrap(), Gate::SliceReady)
     );
     let ask = |reference, set| fixture.catalog.validation(reference, &set);
-    assert!(!ask("validate-base@1.0.0", BTreeMap::new()).unwrap().is_empty());
+    assert!(!ask("validate-base@1.0.1", BTreeMap::new()).unwrap().is_empty());
     let of_site = inputs(&[("ports_active", "4"), ("package_stack", "0")]);
-    let asked = ask("validate-h200@1.1.0", BTreeMap::from([("validate-h200".to_owned(), of_site)]));
+    let asked = ask(
+        gpuaas_types::built_in_bundle!("validate-h200"),
+        BTreeMap::from([("validate-h200".to_owned(), of_site)]),
+    );
     let asked = asked.unwrap();
     assert!(
         asked.iter().any(|check| {
@@ -96,7 +105,10 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
     );
     assert!(!asked.iter().any(|check| matches!(check, HostCheck::PackageInstalled { .. })));
     let wrong = inputs(&[("ports_active", "four")]);
-    let wrong = ask("validate-h200@1.1.0", BTreeMap::from([("validate-h200".to_owned(), wrong)]));
+    let wrong = ask(
+        gpuaas_types::built_in_bundle!("validate-h200"),
+        BTreeMap::from([("validate-h200".to_owned(), wrong)]),
+    );
     assert_eq!(code(wrong), "bundle_input_invalid");
     let scripts = fixture.catalog.commissioning("commissioning-base@1.0.0").unwrap();
     let labels: Vec<&str> = scripts.iter().map(|s| s.script.label.as_str()).collect();
@@ -107,7 +119,10 @@ fn the_bundles_of_this_repository_are_built_in_and_signed() {
 fn bare_metal_is_asked_for_its_gpus_and_a_slice_host_for_its_fabric() {
     let fixture = Fixture::new();
     let pins = |reference| fixture.catalog.pins(reference).unwrap();
-    let (metal, slices) = (pins("h200-ib@1.2.0"), pins("h200-slice-vm@1.5.0"));
+    let (metal, slices) = (
+        pins(gpuaas_types::built_in_bundle!("h200-ib")),
+        pins(gpuaas_types::built_in_bundle!("h200-slice-vm")),
+    );
     assert!(!fixture.catalog.has_gate(&metal, Gate::SliceReady));
     assert!(fixture.catalog.has_gate(&slices, Gate::SliceReady));
     let asked = |pins: &[BundlePin], pairs, gate| {
@@ -190,7 +205,7 @@ fn inputs_are_checked_when_they_are_set_and_missed_when_they_are_needed() {
     deliver(&pins, &[("uplink", "eno1")]).unwrap();
     let above = fixture.catalog.pins("above@1.0.0").unwrap();
     let error = deliver(&above, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "site-net@1.0.0: input uplink: not a link's name");
+    assert_eq!(error.to_string(), "site-net@1.0.0: input uplink: not an interface name");
     deliver(&above, &[("link", "eno1")]).unwrap();
 }
 
@@ -261,7 +276,7 @@ fn a_signature_that_does_not_count_any_more_stops_a_delivery() {
 #[test]
 fn what_a_gate_asks_follows_the_inputs_down_to_what_is_required() {
     let fixture = Fixture::new();
-    let pins = fixture.catalog.pins("h200-slice-vm@1.5.0").unwrap();
+    let pins = fixture.catalog.pins(gpuaas_types::built_in_bundle!("h200-slice-vm")).unwrap();
     let asked = |pairs: &[(&str, &str)]| {
         let checks = fixture.catalog.gate_checks(&pins, &inputs(pairs), Gate::Telemetry).unwrap();
         checks
@@ -288,7 +303,7 @@ fn what_no_build_would_write_is_refused() {
     let archive = Archive { manifest, files: [("p.sh".to_owned(), entry)].into() };
     let error = CheckedBundle::read(&archive.write().unwrap()).unwrap_err();
     assert_eq!(error.code(), "bundle_invalid");
-    assert!(error.to_string().contains("a phase begins with #!/bin/bash"), "{error}");
+    assert!(error.to_string().contains("a phase must start with #!/bin/bash"), "{error}");
 }
 
 #[test]
@@ -307,7 +322,7 @@ fn bundles_that_require_each_other_are_named() {
 #[test]
 fn values_for_a_required_bundle_reach_it_where_they_are_handed_on() {
     let fixture = Fixture::new();
-    let slices = fixture.catalog.pins("h200-slice-vm@1.5.0").unwrap();
+    let slices = fixture.catalog.pins(gpuaas_types::built_in_bundle!("h200-slice-vm")).unwrap();
     let set = |bundle: &str, pairs| (bundle.to_owned(), inputs(pairs));
     let both = BTreeMap::from([
         set(
@@ -336,7 +351,7 @@ fn values_for_a_required_bundle_reach_it_where_they_are_handed_on() {
     let (values, lost) = fixture.catalog.values_of_site_bundle(&slices, &decided).unwrap();
     assert!(values.is_empty());
     assert_eq!(lost.unwrap().code(), "bundle_input_not_passed_on");
-    let metal = fixture.catalog.pins("h200-ib@1.2.0").unwrap();
+    let metal = fixture.catalog.pins(gpuaas_types::built_in_bundle!("h200-ib")).unwrap();
     let (values, lost) = fixture.catalog.values_of_site_bundle(&metal, &decided).unwrap();
     assert_eq!((values, lost.is_none()), (inputs(&[("host_role", "baremetal")]), true));
 }

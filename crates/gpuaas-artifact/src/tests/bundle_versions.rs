@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gpuaas_types::built_in_bundle::BUILT_IN_BUNDLES;
+
 use crate::{CheckedBundle, built_in_archives};
 
 const WRITE: &str = "cargo test -p gpuaas-artifact bundle_versions -- --ignored";
@@ -45,7 +47,7 @@ fn with_new(
             Some(first) if *first != digest => {
                 return Err(format!(
                     "{bundle} has another content than when it was written down ({digest}, not \
-                     {first}): raise `version` in its bundle.yaml and where it is named, then {WRITE}"
+                     {first}): raise `version` in its bundle.yaml, in built_in_bundle.rs and in `requires`, then {WRITE}"
                 ));
             }
             _ => known.insert(bundle, digest),
@@ -59,6 +61,13 @@ fn a_version_keeps_its_content() {
     let known = written();
     let wanted = with_new(known.clone(), built()).unwrap_or_else(|why| panic!("{why}"));
     assert!(known == wanted, "bundles/versions.txt lacks a version; write it with: {WRITE}");
+}
+
+/// Presets, help and tests take a version from there.
+#[test]
+fn the_table_for_code_has_each_version() {
+    let built: Vec<String> = built().into_keys().collect();
+    assert_eq!(built, BUILT_IN_BUNDLES, "crates/gpuaas-types/src/built_in_bundle.rs");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn faults(change: serde_json::Value) -> Vec<String> {
 #[test]
 fn a_good_manifest_has_no_fault_and_its_checks_have_values() {
     assert_eq!(faults(serde_json::json!({})), [""; 0]);
-    assert_eq!(faults(serde_json::json!({"format": 9})), ["format: from 1 to 4"]);
+    assert_eq!(faults(serde_json::json!({"format": 9})), ["format: expected 1 to 4"]);
     let manifest = manifest(serde_json::json!({}));
     let set = [("netdata".to_owned(), "no".to_owned()), ("hcas".to_owned(), "4".to_owned())];
     let values = manifest.resolve(&set.into()).unwrap();
@@ -82,7 +82,7 @@ fn each_effect_of_a_new_bundle_names_the_phase_that_establishes_it() {
     for good in ["net", "base/net", "requires"] {
         assert_eq!(with(good), [""; 0], "{good}");
     }
-    let neither = "is neither a phase of the bundle nor one of a required bundle";
+    let neither = "is neither a phase of this bundle nor of a required bundle";
     for bad in ["nets", "other/net", "base/", ""] {
         assert_eq!(with(bad), [format!("expects[0]: by: {bad:?} {neither}")]);
     }
@@ -91,7 +91,7 @@ fn each_effect_of_a_new_bundle_names_the_phase_that_establishes_it() {
     assert!(none[0].starts_with("expects[0]: by: name the phase"), "{none:?}");
     let old = faults(serde_json::json!({"format": 3, "expects": [
         {"check": "infiniband_up", "count": 8, "by": "net"}]}));
-    assert_eq!(old, ["expects[0]: by: only a site bootstrap of format 4 has it"]);
+    assert_eq!(old, ["expects[0]: by: allowed only in site bootstraps of format 4 or later"]);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn packages_follow_their_switch() {
     let other = serde_json::json!({"packages": {"when": {"hcas": ["b1"], "nosuch": ["b1"]}}});
     let faults = faults(other);
     assert_eq!(faults[0], "packages.when: only_when: input hcas is not a boolean", "{faults:?}");
-    assert_eq!(faults[1], "packages.when: only_when: there is no input nosuch", "{faults:?}");
+    assert_eq!(faults[1], "packages.when: only_when: unknown input nosuch", "{faults:?}");
 }
 
 #[test]

@@ -49,10 +49,11 @@ impl ApiClient {
         let mut said = response.headers().get_all(WWW_AUTHENTICATE).iter();
         let offer = said.find_map(|value| SignInOffer::read(value.to_str().ok()?));
         offer.ok_or_else(|| {
-            let detail = format!("{} names no identity provider", self.base);
+            let detail = format!("{} has no identity provider", self.base);
             Failure::new(Exit::Refused, CommandCode::SignInNotOffered, detail).hint(
-                "an administrator starts it with one, `gpuaas serve --oidc-issuer URL --oidc-client-id ID`; a token of a \
-                 program is taken as well: `gpuaas context add NAME --server URL --token-file FILE`",
+                "ask an administrator to start it with one, `gpuaas serve --oidc-issuer URL \
+                 --oidc-client-id ID`; or use a token: `gpuaas context add NAME --server URL \
+                 --token-file FILE`",
             )
         })
     }

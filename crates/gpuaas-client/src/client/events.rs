@@ -59,9 +59,9 @@ impl EventStream {
 }
 
 fn unexpected(text: &str) -> Failure {
-    let detail = format!("the stream of events has what is none: {text}");
+    let detail = format!("invalid data in the event stream: {text}");
     Failure::new(Exit::Unreachable, CommandCode::UnexpectedAnswer, detail)
-        .hint("check --server; the control plane and this command must be of one version")
+        .hint("check --server, and that the control plane and this command have the same version")
 }
 
 impl ApiClient {
@@ -86,7 +86,7 @@ impl ApiClient {
             request = request.header("last-event-id", after.to_string());
         }
         let response = timeout(SILENCE, request.send()).await;
-        let response = response.map_err(|_| unexpected("no answer came"))?;
+        let response = response.map_err(|_| unexpected("no response"))?;
         let response = response.map_err(|error| self.silence(error))?;
         let status = response.status();
         if !status.is_success() {

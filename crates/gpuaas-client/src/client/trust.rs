@@ -48,7 +48,7 @@ impl Trust {
         let parse = |pem: &[u8]| {
             Certificate::from_pem_bundle(pem).ok().filter(|found| !found.is_empty()).ok_or_else(
                 || {
-                    let detail = "there is no certificate in it";
+                    let detail = "it contains no certificate";
                     Failure::usage(CommandCode::CaFileUnusable, detail).hint(HINT)
                 },
             )
@@ -61,7 +61,7 @@ impl Trust {
     }
 }
 
-const HINT: &str = "copy `ca.pem` from the data folder of the control plane, and name the copy with \
+const HINT: &str = "copy `ca.pem` from the control plane's data folder, and pass the copy with \
                     --server-ca-file or GPUAAS_SERVER_CA_FILE";
 
 fn unusable(file: &Path, error: &std::io::Error) -> Failure {
@@ -86,8 +86,8 @@ pub(super) fn hint(base: &Url, cause: &str) -> Option<(CommandCode, &'static str
     let is_tls = base.scheme() == "http" && cause.contains("invalid HTTP version");
     is_tls.then_some((
         CommandCode::ServerSilent,
-        "it speaks TLS: write https:// in --server, and give --server-ca-file with `ca.pem` of its data \
-         folder",
+        "use https:// in --server, because the server speaks TLS, and pass `ca.pem` of its data \
+         folder with --server-ca-file",
     ))
 }
 

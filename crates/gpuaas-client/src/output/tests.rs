@@ -62,8 +62,8 @@ fn explained(node: &NodeView) -> Explanation {
         problems: Vec::new(),
         maas: node.maas,
         text: vec![
-            "We believe: it stopped.".to_owned(),
-            "MAAS says: nothing.".to_owned(),
+            "Parked: the machine is in use.".to_owned(),
+            "MAAS: no machine is bound to the node yet.".to_owned(),
             "Next: remove one of them.".to_owned(),
         ],
     }

@@ -175,8 +175,11 @@ fn site_line(bundle: &BundleView, site: &SiteResource) -> SiteLine {
 }
 
 fn buttons(viewer: &Viewer, bundle: &BundleView) -> Vec<Button> {
-    let built_in =
-        if bundle.built_in { "it came with the control plane: every site may run it" } else { "" };
+    let built_in = if bundle.built_in {
+        "it is built into the control plane: every site may run it"
+    } else {
+        ""
+    };
     let not_approved = if bundle.approved_for.is_empty() { "no site may run it" } else { built_in };
     let not_approved = if built_in.is_empty() { not_approved } else { built_in };
     let href = |verb: &str| format!("/bundles/{}/{verb}", part(&bundle.bundle));

@@ -222,7 +222,7 @@ fn member(node: &ExperimentNode) -> Member {
         },
         mark: node
             .status
-            .map_or(Mark { shape: "◌", word: "not begun", class: "wait" }, format::run_mark),
+            .map_or(Mark { shape: "◌", word: "not started", class: "wait" }, format::run_mark),
         run_href: node.run.map(|run| format!("/runs/{run}")).unwrap_or_default(),
         took: took.map(format::duration).unwrap_or_default(),
         failure: sample.map(|sample| sample.failure_class.clone()).unwrap_or_default(),
@@ -231,7 +231,7 @@ fn member(node: &ExperimentNode) -> Member {
 
 fn buttons(viewer: &Viewer, experiment: &ExperimentView) -> Vec<Button> {
     let is_running = experiment.state == ExperimentState::Running;
-    let obstacle = if is_running { "" } else { "the experiment is over" };
+    let obstacle = if is_running { "" } else { "the experiment has ended" };
     let site = Some(&*experiment.site);
     let href = |verb: &str| format!("/experiments/{}/{verb}", part(&experiment.id));
     vec![

@@ -107,19 +107,23 @@ pub(crate) async fn show(
 }
 
 /// The map of the whole fleet, or of the page's nodes if the fleet was not counted.
-fn map(nodes: &[NodeView], counts: Result<Arc<Counts>, Failure>, now: Timestamp) -> FleetMap {
+pub(super) fn map(
+    nodes: &[NodeView],
+    counts: Result<Arc<Counts>, Failure>,
+    now: Timestamp,
+) -> FleetMap {
     match counts {
         Ok(counts) => {
             let at = format::clock(counts.counted_at);
-            let covers = format!("All nodes in care at every site, counted at {at} UTC.");
+            let covers = format!("All managed nodes at every site, counted at {at} UTC.");
             fleet_map::layout(&counts, covers)
         }
         Err(failure) => {
             let why = match failure.problem.status {
-                403 => "your role does not hold at every site".to_owned(),
+                403 => "your role does not cover every site".to_owned(),
                 _ => failure.problem.title,
             };
-            let covers = format!("Only the nodes of the table below: {why}.");
+            let covers = format!("Only the nodes in the table below: {why}.");
             fleet_map::layout(&Counts::of_nodes(nodes, now), covers)
         }
     }

@@ -234,7 +234,7 @@ fn event(event: &gpuaas_types::image::ImageEvent) -> Event {
 }
 
 fn revoked(image: &ImageView) -> &'static str {
-    if image.state == ImageState::Revoked { "it is revoked for good" } else { "" }
+    if image.state == ImageState::Revoked { "the image is permanently revoked" } else { "" }
 }
 
 fn buttons(viewer: &Viewer, image: &ImageView) -> Vec<Button> {

@@ -97,7 +97,7 @@ pub(crate) async fn show(
     let runs = with_query("/api/v1/runs", &[("node", &node.id.to_string()), ("limit", "10")]);
     let runs = api.get::<List<RunListItem>>(&runs).await.map(|list| list.items);
     let now = console.now();
-    let shell = Shell::new(&viewer, &node.hostname, "nodes", now).sources(
+    let shell = Shell::new(&viewer, &node.hostname, "nodes", now).of_node(&node.hostname).sources(
         format!("gpuaas explain {}", shell_word(&node.hostname)),
         format!("{path}/explain"),
     );
@@ -159,7 +159,7 @@ fn agent(node: &NodeView) -> String {
         Some(age) => {
             format!("{}, last heartbeat {} ago", node.connectivity.state, format::duration(age))
         }
-        None => "never heard".to_owned(),
+        None => "no heartbeat yet".to_owned(),
     }
 }
 

@@ -141,9 +141,9 @@ const GENERAL: &[(&str, &str)] = &[
     ("?", "open this sheet"),
     ("/", "go to the filter"),
     ("j", "go to the next row"),
-    ("k", "go to the row before"),
+    ("k", "go to the previous row"),
     ("o", "open the row"),
-    ("n", "onboard a node, on the page of the fleet"),
+    ("n", "onboard a node (on the fleet page)"),
     ("Esc", "close a dialog"),
 ];
 

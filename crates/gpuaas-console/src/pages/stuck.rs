@@ -15,7 +15,7 @@ use crate::state::Console;
 /// Pages of the list that are read: 10,000 nodes.
 const MOST_PAGES: usize = 10;
 
-struct StuckLine {
+pub(super) struct StuckLine {
     href: String,
     hostname: String,
     site: String,
@@ -25,15 +25,15 @@ struct StuckLine {
 }
 
 /// Nodes with one cause.
-struct Cause {
+pub(super) struct Cause {
     /// Its stable code, and the same in words.
-    code: String,
-    words: String,
-    owner: &'static str,
-    next_action: String,
-    oldest: String,
-    evidence: Vec<String>,
-    nodes: Vec<StuckLine>,
+    pub(super) code: String,
+    pub(super) words: String,
+    pub(super) owner: &'static str,
+    pub(super) next_action: String,
+    pub(super) oldest: String,
+    pub(super) evidence: Vec<String>,
+    pub(super) nodes: Vec<StuckLine>,
 }
 
 #[derive(Template)]
@@ -75,7 +75,7 @@ pub(crate) async fn show(State(console): State<Console>, viewer: Viewer) -> Resp
 }
 
 /// One entry per cause, the one with most nodes first.
-fn causes(nodes: Vec<StuckNode>, now: Timestamp) -> Vec<Cause> {
+pub(super) fn causes(nodes: Vec<StuckNode>, now: Timestamp) -> Vec<Cause> {
     let mut groups: Vec<((String, &'static str), Vec<StuckNode>)> = Vec::new();
     for node in nodes {
         let key =

@@ -70,7 +70,7 @@ async fn experiment_shows_both_arms_with_intervals() {
 #[tokio::test]
 async fn nothing_is_judged_before_all_runs_have_ended() {
     let page = loaded(false).page("/experiments/noble-vs-baked").await;
-    for shown in ["not enough runs yet", "3 of 4 have ended", "Begin further runs"] {
+    for shown in ["not enough runs yet", "3 of 4 have ended", "Start more runs"] {
         assert!(page.contains(shown), "{shown}: {page}");
     }
     assert!(!page.contains("table-measures"), "{page}");

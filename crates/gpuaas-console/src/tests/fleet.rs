@@ -30,7 +30,7 @@ async fn fleet_with_a_map_of_all_nodes() {
 #[tokio::test]
 async fn map_says_that_it_covers_one_page_if_the_fleet_is_not_counted() {
     let page = nodes().refusing("/metrics", 403, "forbidden").page("/nodes").await;
-    assert!(page.contains("Only the nodes of the table below: your role does not hold"), "{page}");
+    assert!(page.contains("Only the nodes in the table below: your role does not cover"), "{page}");
     assert_eq!(page.matches("<path").count(), 2, "{page}");
 }
 

@@ -156,13 +156,13 @@ fn many_members_begin_in_several_writes() {
 fn it_says_what_it_waits_for() {
     let two = spec(2, 0.5, 2, 3);
     let said = |text: &str| decide(&two, text, 1).waiting_for;
-    assert_eq!(said("wwww"), "2 under way as canaries; 2 wait for the canaries");
-    assert_eq!(said("aarrrw"), "3 under way of 3 at once; 1 wait for their turn");
-    assert_eq!(said("aarp"), "1 under way; 1 parked, for an operator");
+    assert_eq!(said("wwww"), "2 canaries in progress; 2 waiting for the canaries");
+    assert_eq!(said("aarrrw"), "3 in progress (at most 3 at a time); 1 waiting for their turn");
+    assert_eq!(said("aarp"), "1 in progress; 1 parked, waiting for an operator");
     assert_eq!(said("ppww"), "an operator: 2 of 2 canaries did not become active");
     assert_eq!(
         said("aapppw"),
-        "an operator: 3 of 5 ended machines are parked or failed, a larger share than 0.5"
+        "an operator: 3 of 5 finished machines are parked or failed (limit: a ratio of 0.5)"
     );
 }
 

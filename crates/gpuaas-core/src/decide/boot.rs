@@ -40,7 +40,7 @@ pub(super) fn machine_lost(s: &Snapshot<'_>) -> Option<Decision> {
     Some(park(
         s,
         ParkCode::MachineTaken,
-        format!("MAAS says {} while the node was to enroll", status::label(number)),
+        format!("MAAS reports {}, but the node has not enrolled yet", status::label(number)),
     ))
 }
 
@@ -75,7 +75,7 @@ pub(super) fn enrollment_contested(s: &Snapshot<'_>) -> Option<Decision> {
     let ReportKind::EnrollmentContested { address } = &report.kind else { return None };
     let from = if address.is_empty() { String::new() } else { format!(" from {address}") };
     let text = format!(
-        "another key asked to enroll{from} at {}; the certificates of the node are revoked",
+        "a different key tried to enroll{from} at {}; the node's certificates are revoked",
         report.at
     );
     Some(park(s, ParkCode::EnrollmentContested, text))
@@ -101,7 +101,7 @@ fn bootstrap_failed(s: &Snapshot<'_>, failed: &Callback<'_>) -> Option<Decision>
     let row = failure::classify(stage, &[message]);
     let is_stated = row.class != stage.class();
     let class = if is_stated { format!(" ({})", row.name()) } else { String::new() };
-    let text = format!("the {name} says that it failed{class}: {message}");
+    let text = format!("the {name} failed{class}: {message}");
     let decision = classified(park(s, code, text), row.class);
     if !is_stated {
         return Some(decision);
@@ -144,7 +144,8 @@ pub fn bootstrap_fetch(s: &Snapshot<'_>) -> Decision {
     match earliest(&signs) {
         Some(at) => next(at, Vec::new()),
         None => look_meanwhile(s).unwrap_or_else(|| {
-            wait(s, WaitCode::BootstrapFetch, "the node's bootstrap to call back", RECHECK_SECONDS)
+            let text = "the first callback of the node's bootstrap";
+            wait(s, WaitCode::BootstrapFetch, text, RECHECK_SECONDS)
         }),
     }
 }
@@ -161,7 +162,7 @@ pub fn site_bootstrap(s: &Snapshot<'_>) -> Decision {
                 return next(failed.at, Vec::new());
             }
             look_meanwhile(s).unwrap_or_else(|| {
-                wait(s, WaitCode::SiteBootstrap, "the site bootstrap to end", RECHECK_SECONDS)
+                wait(s, WaitCode::SiteBootstrap, "the site bootstrap to finish", RECHECK_SECONDS)
             })
         }
     }
@@ -266,7 +267,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
         .collect::<Vec<_>>();
     for name in wanted.iter().map(HostCheck::name) {
         if !checks.iter().any(|check| check.name == name) {
-            checks.push(s.check(&name, false, "the agent says nothing of it"));
+            checks.push(s.check(&name, false, "the agent did not report it"));
         }
     }
     checks.extend(host_image_checks(s, &result.facts));
@@ -279,7 +280,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
         return park_with_checks(
             s,
             ParkCode::DiagnosticsFailed,
-            format!("the agent says that its diagnostics failed: {}", result.message),
+            format!("the agent's diagnostics failed: {}", result.message),
             checks,
         );
     }
@@ -287,7 +288,7 @@ pub fn prereq_checks(s: &Snapshot<'_>) -> Decision {
         let text = if bad.name == HOST_ADDRESSES {
             bad.evidence.clone()
         } else {
-            format!("the agent says that {} is not as it should be: {}", bad.name, bad.evidence)
+            format!("host check {} failed: {}", bad.name, bad.evidence)
         };
         return park_with_checks(s, ParkCode::PrerequisiteMissing, text, checks);
     }
@@ -309,7 +310,7 @@ pub fn confirmation(s: &Snapshot<'_>) -> Decision {
     let Some(first) = failing().next() else {
         return Decision::Finish {
             status: RunStatus::Succeeded,
-            notes: vec![Note::new(TimelineCode::NodeActive, "every completion gate passed")],
+            notes: vec![Note::new(TimelineCode::NodeActive, "all completion gates passed")],
             checks,
         };
     };
@@ -326,8 +327,7 @@ fn pending(s: &Snapshot<'_>, gate: &str) -> Option<Decision> {
     if gate == gates::SITE_BOOTSTRAP {
         return match bootstrap_progress::site_bootstrap(s) {
             SiteBootstrap::Running(said) => {
-                let text =
-                    format!("the site bootstrap, which runs again since {}, to end", said.at);
+                let text = format!("the site bootstrap, restarted at {}, to finish", said.at);
                 Some(wait(s, WaitCode::SiteBootstrap, text, RECHECK_SECONDS))
             }
             SiteBootstrap::Failed(failed) if answered(&failed) => Some(rerun(s, &failed)),

@@ -20,10 +20,10 @@ pub(super) fn cancel(s: &Snapshot<'_>) -> Option<Decision> {
     let row = s.run.step.row();
     let vanished = s.observation.is_some_and(|o| o.vanished);
     if leave_machine {
-        return Some(cancelled("the machine stays in MAAS as it is"));
+        return Some(cancelled("the machine stays in MAAS unchanged"));
     }
     if vanished {
-        return Some(cancelled("MAAS does not know the machine any more"));
+        return Some(cancelled("the machine no longer exists in MAAS"));
     }
     if let Some(intent) = &s.run.state.intent
         && intent.is_open()
@@ -35,17 +35,17 @@ pub(super) fn cancel(s: &Snapshot<'_>) -> Option<Decision> {
         CancelPolicy::NeedsRelease => {
             let note = Note::new(
                 TimelineCode::Cancelling,
-                "the machine is ours in MAAS: releasing it first",
+                "GPUaaS holds the machine in MAAS: releasing it first",
             );
             Some(advance_to(Step::ReleaseForCancel, s.now, vec![note]))
         }
         CancelPolicy::Now | CancelPolicy::AfterEffect if machine_tag::was_given(s) => {
-            let text = "removing the tag of its kernel's arguments first";
+            let text = "removing the kernel arguments tag from the machine first";
             let note = Note::new(TimelineCode::Cancelling, text);
             Some(advance_to(Step::ReleaseForCancel, s.now, vec![note]))
         }
         CancelPolicy::Now | CancelPolicy::AfterEffect => {
-            Some(cancelled("nothing is left under way by it"))
+            Some(cancelled("the run left nothing in progress"))
         }
     }
 }
@@ -65,18 +65,20 @@ pub(super) fn release_for_cancel(s: &Snapshot<'_>) -> Decision {
         return cancelled("no machine is bound to the node");
     }
     if s.is_handed_off() {
-        return cancelled("the profile hands the machine over: it stays in MAAS as it is");
+        return cancelled(
+            "the profile hands the machine over (release_mode=handoff): it stays in MAAS unchanged",
+        );
     }
     let foreign = s.status() == Some(status::DEPLOYED)
         && !s.run.state.intended_at.contains_key(&EffectKind::Deploy);
     if foreign {
-        return cancelled("this run did not deploy the machine: it stays in MAAS as it is");
+        return cancelled("this run did not deploy the machine: it stays in MAAS unchanged");
     }
     match released_machine(s, ReleaseOptions { erase: false, any_owner: false }) {
         Ok(machine) => machine_tag::untag_leaving(s, machine)
-            .unwrap_or_else(|| cancelled("the machine is released")),
+            .unwrap_or_else(|| cancelled("the machine has been released")),
         Err(Decision::Park { park, .. }) if park.code == ParkCode::MachineRepurposed => {
-            cancelled("the machine belongs to another MAAS user: it stays in MAAS as it is")
+            cancelled("the machine belongs to another MAAS user: it stays in MAAS unchanged")
         }
         Err(decision) => decision,
     }
@@ -85,6 +87,6 @@ pub(super) fn release_for_cancel(s: &Snapshot<'_>) -> Decision {
 /// What to say of a machine that is gone from MAAS.
 pub(super) fn park_vanished(s: &Snapshot<'_>) -> Decision {
     let id = s.node.system_id.as_deref().unwrap_or("?");
-    let text = format!("MAAS says that machine {id} does not exist");
+    let text = format!("machine {id} does not exist in MAAS");
     park(s, ParkCode::MachineVanished, text)
 }

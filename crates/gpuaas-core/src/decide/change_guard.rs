@@ -245,12 +245,12 @@ pub(super) fn stop_before_change(
         return stop_onboarding(s, system_id, facts, &in_use);
     }
     let id_and_name = format!("machine {system_id} ({})", facts.hostname);
-    let evidence = format!("MAAS says {in_use}; GPUaaS asks as {user}");
+    let evidence = format!("MAAS reports {in_use}; GPUaaS authenticates as {user}");
     Some(match facts.owner.as_deref().filter(|owner| *owner != user) {
         Some(owner) => park_with_evidence(
             s,
             ParkCode::MachineRepurposed,
-            format!("{id_and_name} now belongs to MAAS user {owner}: GPUaaS does not change it"),
+            format!("{id_and_name} now belongs to MAAS user {owner}: GPUaaS will not change it"),
             vec![evidence],
         ),
         None => park_with_evidence(
@@ -288,7 +288,7 @@ fn foreign_use(s: &Snapshot<'_>, facts: &MachineFacts, user: &str) -> Option<Str
     taken.then(|| {
         let owner = facts.owner.as_deref().unwrap_or("nobody");
         let label = status::label(facts.status);
-        format!("{label}, owned by {owner}, and this run did not bring that about")
+        format!("{label}, owned by {owner}, and this run did not cause that")
     })
 }
 
@@ -306,24 +306,23 @@ fn stop_onboarding(
             return None;
         }
     } else if take_over_approved_since(s, s.run.step_since, system_id, owner) {
-        let text =
-            format!("machine {system_id} is {in_use}: an operator lets the run take it over");
+        let text = format!("machine {system_id} is {in_use}: an operator approved the takeover");
         let note = Note::new(TimelineCode::TakeOverApproved, text);
         return Some(advance_to(Step::ReleaseAdopted, s.now, vec![note]));
     }
     let text = format!(
-        "machine {system_id} ({}) is {in_use}: it is taken only at an operator's word",
+        "machine {system_id} ({}) is {in_use}: taking it over requires an operator's approval",
         facts.hostname
     );
     Some(park(s, ParkCode::MachineInUse, text))
 }
 
-/// MAAS lets nobody change a locked machine, and whoever locked it meant that.
+/// MAAS does not allow changes to a locked machine, and whoever locked it meant that.
 fn stop_if_locked(s: &Snapshot<'_>, machine: &MachineView) -> Option<Decision> {
     let id = &machine.system_id;
     machine
         .locked
-        .then(|| park(s, ParkCode::MachineLocked, format!("MAAS says that {id} is locked")))
+        .then(|| park(s, ParkCode::MachineLocked, format!("machine {id} is locked in MAAS")))
 }
 
 /// Parks because the machine is not the one that the request names.
@@ -333,6 +332,6 @@ pub(super) fn park_mismatch(
     excluded: &[Contradiction],
 ) -> Decision {
     let sides = excluded.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    let text = format!("machine {system_id} is not the one that was named: {sides}");
+    let text = format!("machine {system_id} does not match the request: {sides}");
     park(s, ParkCode::MachineMismatch, text)
 }

@@ -270,6 +270,6 @@ fn a_released_machine_that_is_in_use_again_stays_on() {
         let on = MachineView { power_state: "on".to_owned(), ..seen };
         let case = case_of(RunKind::Decommission, Step::PowerOff).read(on, 99.0);
         let Decision::Finish { notes, .. } = case.decide() else { panic!("{:?}", case.decide()) };
-        assert!(notes[0].text.contains("is left alone"), "{}", notes[0].text);
+        assert!(notes[0].text.contains("GPUaaS leaves it alone"), "{}", notes[0].text);
     }
 }

@@ -56,7 +56,7 @@ pub fn register_scripts(s: &Snapshot<'_>) -> Decision {
             Ok(_) => park(
                 s,
                 ParkCode::ScriptNotAsAsked,
-                format!("MAAS took the script {} but shows another text", script.name),
+                format!("MAAS accepted script {} but shows different content", script.name),
             ),
         };
     }
@@ -68,7 +68,7 @@ fn bundle_missing(s: &Snapshot<'_>) -> Decision {
     park(
         s,
         ParkCode::CommissioningBundleMissing,
-        format!("there is no commissioning bundle {}", s.profile.commissioning_bundle_ref),
+        format!("commissioning bundle {} does not exist", s.profile.commissioning_bundle_ref),
     )
 }
 
@@ -92,7 +92,7 @@ pub fn commission(s: &Snapshot<'_>) -> Decision {
         status::COMMISSIONING | status::TESTING => wait_for_maas(
             s,
             WaitCode::MaasCommissioning,
-            format!("MAAS says {}", status::label(number)),
+            format!("MAAS reports {}", status::label(number)),
         ),
         status::FAILED_COMMISSIONING | status::FAILED_TESTING => {
             judge_failed_machine(s, number, scripts)
@@ -109,7 +109,7 @@ fn park_machine_taken(s: &Snapshot<'_>, number: i64) -> Decision {
         s,
         ParkCode::MachineTaken,
         format!(
-            "MAAS says {}: someone changed the machine while it was to be commissioned",
+            "MAAS reports {}: someone changed the machine before it was commissioned",
             status::label(number)
         ),
     )
@@ -153,7 +153,7 @@ fn judge_ready_machine(
     );
     let mut notes = vec![Note::new(TimelineCode::Commissioned, text)];
     if !checks.is_empty() {
-        let text = format!("{} scripts of the bundle passed", checks.len());
+        let text = format!("all {} bundle scripts passed", checks.len());
         notes.push(Note::new(TimelineCode::CommissioningScriptsPassed, text));
     }
     Decision::Next { at: s.now, notes, checks }
@@ -186,7 +186,7 @@ fn judge_failed_machine(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -
         status::FAILED_TESTING if !ours.is_empty() && !others => {
             match drive_effect(s, Effect::OverrideFailedTesting) {
                 Ok(_) => {
-                    wait_for_maas(s, WaitCode::MaasOverriding, "MAAS to take the machine as Ready")
+                    wait_for_maas(s, WaitCode::MaasOverriding, "MAAS to mark the machine Ready")
                 }
                 Err(decision) => decision,
             }
@@ -198,8 +198,7 @@ fn judge_failed_machine(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -
 
 fn handle_other_failure(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -> Decision {
     if number == status::FAILED_TESTING {
-        let stopped =
-            |_| park(s, ParkCode::HardwareTestFailed, "MAAS says that a hardware test failed");
+        let stopped = |_| park(s, ParkCode::HardwareTestFailed, "a MAAS hardware test failed");
         return confirmed_machine(s).map_or_else(|decision| decision, stopped);
     }
     if let Err(decision) = require_region_scripts(s, scripts) {
@@ -209,7 +208,7 @@ fn handle_other_failure(s: &Snapshot<'_>, number: i64, scripts: &[MaasScript]) -
     let same =
         s.run.state.intent.as_ref().is_none_or(|i| i.effect == commission_effect(s, scripts));
     if tried >= COMMISSION_TRIES && same {
-        return park(s, ParkCode::CommissioningFailed, "MAAS says that commissioning failed");
+        return park(s, ParkCode::CommissioningFailed, "MAAS reports that commissioning failed");
     }
     if is_failure_settled(s) { commission_again(s, scripts) } else { commission_once(s, scripts) }
 }
@@ -296,7 +295,7 @@ fn script_checks(s: &Snapshot<'_>, scripts: &[MaasScript]) -> Result<Vec<CheckRe
         let outcome = results.find(&script.name);
         let passed = outcome.is_some_and(|o| o.status == script_status::PASSED);
         let evidence = outcome.map_or_else(
-            || format!("MAAS has no result of {}", script.name),
+            || format!("MAAS has no result for script {}", script.name),
             ScriptOutcome::evidence,
         );
         s.check(&script.check_name(), passed, evidence)
@@ -349,6 +348,7 @@ fn handle_reverted_commissioning(
     park(
         s,
         ParkCode::CommissioningReverted,
-        "MAAS took the commissioning and undid it, as it does when the BMC does not answer",
+        "MAAS accepted the commissioning, then reverted it, as it does when the BMC does not \
+         answer",
     )
 }

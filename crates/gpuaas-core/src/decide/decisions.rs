@@ -73,7 +73,7 @@ pub(crate) fn park_with_checks(
     let mut evidence = Vec::new();
     if let Some(observation) = s.observation {
         evidence.push(format!(
-            "MAAS said {} {:.0} s ago",
+            "MAAS reported {} {:.0} s ago",
             status::label(observation.status),
             s.now.seconds_since(observation.status_at)
         ));

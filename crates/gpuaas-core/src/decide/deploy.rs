@@ -95,7 +95,9 @@ pub(super) fn prepare_again(s: &Snapshot<'_>) -> Option<Decision> {
         _ => return None,
     };
     let label = status::label(machine.status);
-    let text = format!("MAAS says {label} again: what others may have changed is prepared anew");
+    let text = format!(
+        "MAAS reports {label} again: others may have changed the machine, preparing it anew"
+    );
     Some(advance_to(step, s.now, vec![Note::new(TimelineCode::DeployAgain, text)]))
 }
 
@@ -108,7 +110,7 @@ pub fn first_boot(s: &Snapshot<'_>) -> Decision {
         Some(status::DEPLOYING) => wait_for_maas(
             s,
             WaitCode::FirstBoot,
-            "the deployed system to ask MAAS for its user-data",
+            "the deployed system to fetch its user-data from MAAS",
         ),
         Some(status::ALLOCATED | status::READY | status::NEW) | None => {
             handle_reverted_deployment(s, s.run.step_since)
@@ -119,7 +121,7 @@ pub fn first_boot(s: &Snapshot<'_>) -> Decision {
 
 /// Ends the step as of curtin's reboot.
 fn go_on_when_written(rebooted_at: Timestamp) -> Decision {
-    let text = "MAAS says that the machine reboots into the image";
+    let text = "MAAS reports that the machine is rebooting into the image";
     next(rebooted_at, vec![Note::new(TimelineCode::ImageWritten, text)])
 }
 
@@ -132,10 +134,10 @@ fn go_on_when_deployed(s: &Snapshot<'_>, rebooted: Option<Timestamp>) -> Decisio
     next(
         at,
         vec![
-            Note::new(TimelineCode::DeployFinished, "MAAS says Deployed"),
+            Note::new(TimelineCode::DeployFinished, "MAAS reports Deployed"),
             Note::new(
                 TimelineCode::FirstBootObserved,
-                "the deployed system asked MAAS for its user-data",
+                "the deployed system fetched its user-data from MAAS",
             ),
         ],
     )
@@ -157,7 +159,7 @@ fn handle_reverted_deployment(s: &Snapshot<'_>, since: Timestamp) -> Decision {
     if s.now.seconds_since(since) < 30.0 {
         return wait(s, WaitCode::MaasDeploying, "MAAS to start the deployment", 5.0);
     }
-    park(s, ParkCode::DeployReverted, "MAAS took the deployment and undid it")
+    park(s, ParkCode::DeployReverted, "MAAS accepted the deployment, then reverted it")
 }
 
 /// Somebody else has the machine. The feed's word alone does not say so: it may tell what was before
@@ -177,7 +179,7 @@ fn park_machine_taken(s: &Snapshot<'_>, number: i64) -> Decision {
     park(
         s,
         ParkCode::MachineTaken,
-        format!("MAAS says {label}: someone {did} the machine during its deployment"),
+        format!("MAAS reports {label}: someone {did} the machine during its deployment"),
     )
 }
 
@@ -185,7 +187,7 @@ fn park_machine_taken(s: &Snapshot<'_>, number: i64) -> Decision {
 /// from Ready.
 pub(super) fn deploy_after_resume(s: &Snapshot<'_>) -> Option<Decision> {
     let note =
-        || Note::new(TimelineCode::DeployAgain, "an operator let the run go on: deploying again");
+        || Note::new(TimelineCode::DeployAgain, "an operator resumed the run: deploying again");
     s.run
         .state
         .resumed_after_park(&[
@@ -228,7 +230,7 @@ fn handle_failed_deployment(s: &Snapshot<'_>) -> Decision {
     let retry =
         row.retry == Retry::ByProfile && s.profile.enable_deploy_retry_on_datasource_failure;
     if s.run.state.retried_at.is_some_and(|at| at > deploy_intended_at(s)) {
-        let text = format!("{}: {text}; an operator retries", row.name());
+        let text = format!("{}: {text}; an operator requested a retry", row.name());
         return advance_to(
             Step::ReleaseForRetry,
             s.now,

@@ -18,7 +18,12 @@ use crate::snapshot::{Decision, Note, Read, Snapshot};
 #[must_use]
 pub fn accept(s: &Snapshot<'_>) -> Decision {
     if !s.watched {
-        return wait(s, WaitCode::WatcherStarting, "the site's event feed to be followed", 1.0);
+        return wait(
+            s,
+            WaitCode::WatcherStarting,
+            "GPUaaS to start watching the site's event feed",
+            1.0,
+        );
     }
     let text = format!("profile revision {} pinned", s.run.profile_revision);
     next(s.now, vec![Note::new(TimelineCode::WorkflowStarted, text)])
@@ -32,7 +37,7 @@ pub fn discover(s: &Snapshot<'_>) -> Decision {
             Ok(machine) if machine.locked => park(
                 s,
                 ParkCode::MachineLocked,
-                format!("MAAS says that {} is locked", machine.system_id),
+                format!("machine {} is locked in MAAS", machine.system_id),
             ),
             Ok(machine) => route_by_status(s, machine.status),
             Err(decision) => decision,
@@ -131,9 +136,9 @@ fn claim_or_create(s: &Snapshot<'_>, found: &MachineSearch) -> Decision {
         hardware.mac_addresses.is_empty() && hardware.bmc_address.is_none();
     if nothing_to_make_it_from || request.system_id.is_some() {
         let text = match request.system_id {
-            Some(id) => format!("MAAS knows no machine with system id {id}"),
+            Some(id) => format!("MAAS has no machine with system ID {id}"),
             None => format!(
-                "MAAS knows no machine called {}, and neither MAC nor BMC address was given",
+                "MAAS has no machine named {}, and the request gives no MAC or BMC address",
                 s.node.hostname
             ),
         };
@@ -146,7 +151,7 @@ fn claim_or_create(s: &Snapshot<'_>, found: &MachineSearch) -> Decision {
         Ok(_) => park(
             s,
             ParkCode::CreatedMachineMissing,
-            "MAAS accepted the machine but does not list it",
+            "MAAS accepted the new machine but does not list it",
         ),
         Err(decision) => decision,
     }
@@ -160,7 +165,7 @@ fn route_by_status(s: &Snapshot<'_>, number: i64) -> Decision {
         Some(MachineOrigin::Claimed) => "claimed",
         _ => "adopted",
     };
-    let note = Note::new(TimelineCode::MachineBound, format!("{origin}, MAAS says {label}"));
+    let note = Note::new(TimelineCode::MachineBound, format!("{origin}, MAAS reports {label}"));
     match number {
         status::NEW
         | status::COMMISSIONING
@@ -179,7 +184,7 @@ fn route_by_status(s: &Snapshot<'_>, number: i64) -> Decision {
         _ => park(
             s,
             ParkCode::MachineBusy,
-            format!("MAAS says {label}: someone else is using the machine"),
+            format!("MAAS reports {label}: someone else is using the machine"),
         ),
     }
 }

@@ -80,7 +80,7 @@ fn retry_unsent(
     }
     let pause = f64::from(2u32.saturating_pow(intent.number)) * 2.0;
     if since < pause {
-        let text = format!("{name} came to nothing: {text}");
+        let text = format!("{name} failed and will be retried: {text}");
         return wait(s, WaitCode::MaasUnavailable, text, pause - since);
     }
     Decision::Do(effect)
@@ -114,7 +114,7 @@ fn after_rejection(
     }
     let code = ParkCode::from_code(code).unwrap_or(ParkCode::MaasRefused);
     let what = match code {
-        ParkCode::EffectNotPrepared => format!("{} cannot be asked for", effect.kind()),
+        ParkCode::EffectNotPrepared => format!("cannot prepare {}", effect.kind()),
         _ => format!("MAAS refused {}", effect.kind()),
     };
     park(s, code, format!("{what}: {text}"))
@@ -183,8 +183,8 @@ fn is_of_another_owner(s: &Snapshot<'_>, effect: &Effect) -> bool {
 }
 
 /// What to do about a BMC that MAAS cannot reach.
-const BMC_ADVICE: &str = "check that the BMC answers and that MAAS has its address, user and password, \
-                          then `gpuaas run retry RUN --reason WHY`";
+const BMC_ADVICE: &str = "check that the BMC answers and that MAAS has the right address, user and \
+                          password, then `gpuaas run retry RUN --reason WHY`";
 
 /// Whether MAAS' text says that the machine's BMC is the cause.
 fn names_bmc(text: &str) -> bool {
@@ -195,7 +195,7 @@ fn names_bmc(text: &str) -> bool {
 fn never_took_effect(s: &Snapshot<'_>, intent: &Intent) -> Decision {
     let kind = intent.effect.kind();
     let code = ParkCode::UnknownOutcomeUnresolved;
-    let tried = format!("{kind} was tried {MAX_TRIES} times and never took effect");
+    let tried = format!("{kind} was attempted {MAX_TRIES} times and never took effect");
     match intent.given_up.as_ref().map(|given_up| given_up.text.as_str()) {
         Some(text) if names_bmc(text) => {
             let text = format!("MAAS cannot reach the machine's BMC: {text}; {tried}");
@@ -227,7 +227,8 @@ pub(crate) fn probe_intent(s: &Snapshot<'_>, intent: &Intent) -> Decision {
     if since < pause {
         let until = known_at.plus_seconds(intent.doubt_seconds());
         let text = format!(
-            "MAAS to show whether it carried out {}: no answer came, and until {until} it still may",
+            "MAAS to show whether it carried out {}: the call got no answer and may still take \
+             effect until {until}",
             intent.effect.kind()
         );
         return wait_for_region(s, WaitCode::UnknownOutcome, text, pause - since);

@@ -287,10 +287,10 @@ impl Case {
                 RecheckVerdict::Read(Read::Machine) if self.observation.is_none() => return,
                 RecheckVerdict::Read(read) => after.read_as_before(&read, &self.run.state),
                 RecheckVerdict::StaysParked => return,
-                RecheckVerdict::GoesOn(why) => panic!("{} went on: {why}: {next:?}", park.code),
+                RecheckVerdict::GoesOn(why) => panic!("{} resumed: {why}: {next:?}", park.code),
             }
         }
-        panic!("{} reads without end", park.code);
+        panic!("{} keeps reading forever", park.code);
     }
 
     /// Answers a read with what `before` knew, as of now.
@@ -340,7 +340,7 @@ impl Case {
     fn check_cures(&self, decision: &Decision) {
         let Decision::Park { park, .. } = decision else { return };
         let Some(code) = ParkCode::from_code(&park.code) else {
-            panic!("{} has no row among the parks", park.code)
+            panic!("park code {} has no row in the table", park.code)
         };
         for cure in code.row().cures {
             let mut after = self.clone();
@@ -373,7 +373,7 @@ impl Case {
                 Some(step),
                 Decision::Next { at: when, .. } | Decision::AdvanceTo { at: when, .. },
             ) => (step, when.seconds_since(at(0.0))),
-            (_, other) => panic!("expected to go on, got {other:?}"),
+            (_, other) => panic!("expected the next step, got {other:?}"),
         }
     }
 }

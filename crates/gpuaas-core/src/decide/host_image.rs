@@ -75,7 +75,7 @@ fn image_build(s: &Snapshot<'_>, facts: &Value) -> Option<CheckResult> {
     let record = facts.get("image_build").filter(|record| !record.is_null())?;
     let record = ImageBuild::deserialize(record).ok().filter(|record| !record.malformed);
     let Some(record) = record else {
-        let text = "the image's build record cannot be read: it is no JSON object";
+        let text = "cannot read the image's build record: expected a JSON object";
         return Some(s.check(IMAGE_BUILD, false, text));
     };
     let deployed = normalise_distro_series(&s.profile.distro_series);
@@ -86,7 +86,7 @@ fn image_build(s: &Snapshot<'_>, facts: &Value) -> Option<CheckResult> {
         _ => false,
     };
     let text = if other {
-        format!("the profile deploys {deployed}, and the host's build record says: {said}")
+        format!("the profile deploys {deployed}, but the host's build record says: {said}")
     } else {
         format!("deployed as {deployed}; the host's build record says: {said}")
     };
@@ -107,12 +107,12 @@ fn login(s: &Snapshot<'_>, facts: &Value) -> Option<CheckResult> {
             let with_keys = logins.iter().filter(|login| login.keys > 0);
             let others: Vec<&str> = with_keys.map(|login| login.user.as_str()).collect();
             let others = match others.as_slice() {
-                [] => "nobody has any".to_owned(),
-                names => format!("{} has some", names.join(", ")),
+                [] => "no user has one".to_owned(),
+                names => format!("users with a key: {}", names.join(", ")),
             };
             let text = format!(
-                "{wanted} has no SSH key and no password ({others}): have the site bundle give it one, \
-                 `login_keys` of h200-ib, or leave deploy_user empty and use the image's own user"
+                "{wanted} has no SSH key and no password ({others}): add a key through the site \
+                 bundle (input `login_keys` of h200-ib), or clear deploy_user to use the image's own user"
             );
             (false, text)
         }
@@ -184,7 +184,7 @@ mod tests {
         }
         let found =
             checks("noble", "hpcadmin", &facts(json!([ubuntu, login("hpcadmin", 0, false)])));
-        assert!(found[0].2.contains("ubuntu has some"), "{found:?}");
+        assert!(found[0].2.contains("users with a key: ubuntu"), "{found:?}");
         assert_eq!(checks("noble", "", &facts(json!([ubuntu]))), []);
         assert_eq!(checks("noble", "hpcadmin", &json!({})), []);
     }

@@ -38,7 +38,7 @@ pub fn host_reboot(s: &Snapshot<'_>) -> Decision {
         }
         // The scripts of the first boot are to end before the host goes down.
         if gates::callback_is_pending(s) {
-            let text = "the node bootstrap's last callback, before the host is started again";
+            let text = "the node bootstrap's final callback before rebooting the host";
             return wait(s, WaitCode::NodeBootstrapCallback, text, gates::CALLBACK_GRACE_SECONDS);
         }
         return Decision::IssueTask(TaskSpec::Reboot { reasons });
@@ -48,14 +48,14 @@ pub fn host_reboot(s: &Snapshot<'_>) -> Decision {
     );
     let Some(Report { at, kind: ReportKind::TaskFinished { result, .. }, .. }) = done else {
         return machine_lost(s).unwrap_or_else(|| {
-            let text = "the host to start again and its agent to look at it";
+            let text = "the host to reboot and its agent to check it";
             wait(s, WaitCode::HostReboot, text, RECHECK_SECONDS)
         });
     };
     let seen = result.findings.iter().find(|finding| finding.name == REASONS_FINDING);
     match seen {
         _ if !result.succeeded => {
-            let text = format!("the agent says that it did not work: {}", result.message);
+            let text = format!("the agent reports that the reboot failed: {}", result.message);
             park(s, ParkCode::RebootDidNotHelp, text)
         }
         Some(seen) if seen.passed == Some(true) => {
@@ -63,8 +63,8 @@ pub fn host_reboot(s: &Snapshot<'_>) -> Decision {
             next(*at, vec![note])
         }
         seen => {
-            let still = seen.map_or("the agent does not say what asks still", |one| &one.seen);
-            let text = format!("the host was started again, and asks for it still: {still}");
+            let still = seen.map_or("the agent gave no reason", |one| &one.seen);
+            let text = format!("the host rebooted but still needs a reboot: {still}");
             park(s, ParkCode::RebootDidNotHelp, text)
         }
     }

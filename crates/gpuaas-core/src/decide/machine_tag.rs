@@ -118,7 +118,7 @@ fn write_tag(s: &Snapshot<'_>, wanted: &WantedTag) -> Option<Decision> {
         Ok(_) => Some(park(
             s,
             ParkCode::TagNotAsAsked,
-            format!("MAAS took the kernel options of tag {name} but shows others"),
+            format!("MAAS accepted the kernel options of tag {name} but shows different ones"),
         )),
     }
 }
@@ -146,7 +146,7 @@ fn tag_machine(s: &Snapshot<'_>, wanted: &[WantedTag]) -> Decision {
     };
     if wanted.is_empty() && stale_tags(machine, wanted).next().is_none() {
         let removed = s.run.state.intended_at.get(&EffectKind::UntagMachine);
-        let text = "MAAS lists no tag with kernel arguments at the machine any more";
+        let text = "the machine no longer has a tag with kernel arguments in MAAS";
         let note = Note::new(TimelineCode::KernelTagRemoved, text);
         let is_news = removed.is_some_and(|at| *at >= s.run.step_since);
         return next(s.now, is_news.then_some(note).into_iter().collect());
@@ -156,7 +156,8 @@ fn tag_machine(s: &Snapshot<'_>, wanted: &[WantedTag]) -> Decision {
     }
     if let Some(missing) = wanted.iter().find(|tag| !machine.tags.contains(&tag.name)) {
         let effect = Effect::TagMachine { name: missing.name.clone() };
-        let unseen = format!("MAAS took tag {} for the machine but does not list it", missing.name);
+        let unseen =
+            format!("MAAS accepted tag {} for the machine but does not list it", missing.name);
         return change_tags(s, effect, unseen);
     }
     if let Some(decision) = remove_tags(s, machine, wanted) {
@@ -165,7 +166,7 @@ fn tag_machine(s: &Snapshot<'_>, wanted: &[WantedTag]) -> Decision {
     let names: Vec<&str> = wanted.iter().map(|tag| tag.name.as_str()).collect();
     let arguments = wanted.iter().map(|tag| tag.kernel_opts.as_str()).find(|opts| !opts.is_empty());
     let evidence = format!(
-        "MAAS lists {} at the machine, kernel options: {}",
+        "the machine has tag {} in MAAS, kernel options: {}",
         names.join(" and "),
         arguments.unwrap_or("none")
     );
@@ -177,7 +178,8 @@ fn tag_machine(s: &Snapshot<'_>, wanted: &[WantedTag]) -> Decision {
 /// Removes a tag with kernel arguments that the machine is not to have; none: it has none.
 fn remove_tags(s: &Snapshot<'_>, machine: &MachineView, wanted: &[WantedTag]) -> Option<Decision> {
     let stale = stale_tags(machine, wanted).next()?;
-    let unseen = format!("MAAS removed tag {stale} from the machine but still lists it");
+    let unseen =
+        format!("MAAS accepted the removal of tag {stale} from the machine but still lists it");
     Some(change_tags(s, Effect::UntagMachine { name: stale.clone() }, unseen))
 }
 
@@ -206,8 +208,10 @@ pub(super) fn tag_again(s: &Snapshot<'_>) -> Option<Decision> {
     let wanted = wanted_tags(s).ok()?;
     let lost = wanted.iter().map(|tag| &tag.name).find(|name| !machine.tags.contains(name));
     let text = match (lost, stale_tags(machine, &wanted).next()) {
-        (Some(name), _) => format!("MAAS does not list {name} at the machine: tagging it again"),
-        (None, Some(name)) => format!("MAAS lists {name} at the machine: removing it"),
+        (Some(name), _) => format!("the machine lost tag {name} in MAAS: adding it again"),
+        (None, Some(name)) => {
+            format!("the machine has the unwanted tag {name} in MAAS: removing it")
+        }
         (None, None) => return None,
     };
     let note = Note::new(TimelineCode::MachineTaggedAgain, text);

@@ -44,7 +44,7 @@ const WITHOUT_HOST: &[i64] = &[
 /// No new work for the node: that is what `draining` says to whoever hands it out.
 #[must_use]
 pub fn drain(s: &Snapshot<'_>) -> Decision {
-    next(s.now, vec![Note::new(TimelineCode::Drained, "the node takes no new work")])
+    next(s.now, vec![Note::new(TimelineCode::Drained, "the node accepts no new work")])
 }
 
 /// Releases the machine; by the profile's policy its disks are erased on the way.
@@ -55,7 +55,7 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
         return next(s.now, vec![note]);
     }
     if s.is_handed_off() && s.run.kind == RunKind::Decommission {
-        let text = "the machine goes on as it is: the profile hands it over (release_mode=handoff)";
+        let text = "the machine stays unchanged: the profile hands it over (release_mode=handoff)";
         return next(s.now, vec![Note::new(TimelineCode::HandedOff, text)]);
     }
     match released_machine(s, ReleaseOptions { erase: s.profile.release_erase, any_owner: false }) {
@@ -69,17 +69,17 @@ pub fn release(s: &Snapshot<'_>) -> Decision {
                 }
                 Some(Effect::Release { .. }) => "released, disks not erased",
                 Some(Effect::MarkFixed) => {
-                    "MAAS did not come to an end with the release: marked broken, then fixed, and \
-                     what was not erased by then is not"
+                    "MAAS did not finish the release, so the machine was marked broken, then \
+                     fixed; data not erased by then remains"
                 }
-                Some(_) => "released with help",
+                Some(_) => "released after other actions",
                 None => "the machine has no owner in MAAS",
             };
             let asked = match s.run.state.answers.values().sum() {
                 0 | 1 => String::new(),
-                2.. => format!(" (asked for: {})", attempts_as_text(s)),
+                2.. => format!(" (requests: {})", attempts_as_text(s)),
             };
-            let text = format!("{text}{asked}; MAAS says {}", status::label(machine.status));
+            let text = format!("{text}{asked}; MAAS reports {}", status::label(machine.status));
             Decision::Next {
                 at: s.now,
                 checks: disks_erased(s, machine.status).into_iter().collect(),
@@ -96,8 +96,8 @@ fn disks_erased(s: &Snapshot<'_>, number: i64) -> Option<CheckResult> {
     let erased = intent.effect == Effect::Release { erase: true } && number == status::READY;
     erased.then(|| {
         let evidence = format!(
-            "MAAS erased the disks: it was asked at {} to release the machine with erase=true, and \
-             reports Ready",
+            "MAAS erased the disks: the release requested at {} had erase=true, and MAAS reports \
+             Ready",
             intent.at
         );
         s.check(DISKS_ERASED, true, evidence)
@@ -113,7 +113,7 @@ pub fn power_off(s: &Snapshot<'_>) -> Decision {
     if s.is_handed_off() {
         return succeeded(
             TimelineCode::NodeRetired,
-            "the machine is its owner's; MAAS was not asked",
+            "the machine was handed over to its owner; no request was sent to MAAS",
         );
     }
     let machine = match fresh_machine(s) {
@@ -121,8 +121,9 @@ pub fn power_off(s: &Snapshot<'_>) -> Decision {
         Err(decision) => return decision,
     };
     if let Some(in_use) = used_by_others(s, machine) {
-        let text =
-            format!("the machine was released and is in use again, so it is left alone: {in_use}");
+        let text = format!(
+            "the machine was released and is in use again, so GPUaaS leaves it alone: {in_use}"
+        );
         return succeeded(TimelineCode::NodeRetired, text);
     }
     if let Some(decision) = untag_leaving(s, machine) {
@@ -131,11 +132,12 @@ pub fn power_off(s: &Snapshot<'_>) -> Decision {
     if machine.power_state == "off" {
         return succeeded(
             TimelineCode::NodeRetired,
-            "the machine is released and MAAS says that it is off",
+            "the machine is released, and MAAS reports that it is off",
         );
     }
     if machine.power_type == "manual" {
-        let text = "the machine is released; nobody but a person can switch it off";
+        let text =
+            "the machine is released; it has manual power control: an operator must switch it off";
         return succeeded(TimelineCode::NodeRetired, text);
     }
     match drive_effect(s, Effect::PowerOff) {
@@ -145,7 +147,8 @@ pub fn power_off(s: &Snapshot<'_>) -> Decision {
             let read_at = s.observation.map_or(intent.at, |o| o.read_at);
             let age = s.now.seconds_since(read_at);
             if read_at > known_at && age < POWER_RECHECK_SECONDS {
-                let text = format!("the machine to be off; MAAS says {}", machine.power_state);
+                let text =
+                    format!("the machine to power off; MAAS reports power {}", machine.power_state);
                 return wait(s, WaitCode::PowerOff, text, POWER_RECHECK_SECONDS - age);
             }
             read(s, Read::Machine)
@@ -168,7 +171,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
     let Some(Report { kind: ReportKind::TaskFinished { result, .. }, .. }) = done else {
         if let Some(status) = s.status().filter(|status| WITHOUT_HOST.contains(status)) {
             let text = format!(
-                "MAAS says {} of the machine: no agent of the node is there to empty its folders",
+                "MAAS reports {}: the machine runs no agent that could empty the node's folders",
                 status::label(status)
             );
             return park(s, ParkCode::HostReleased, text);
@@ -182,7 +185,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
         return wait(
             s,
             WaitCode::AgentCleanup,
-            "the agent to empty folders of its host",
+            "the agent to empty the folders on its host",
             RECHECK_SECONDS,
         );
     };
@@ -198,7 +201,7 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
         return park_with_checks(
             s,
             ParkCode::CleanupFailed,
-            format!("the agent says that it could not empty its folders: {text}"),
+            format!("the agent could not empty its folders: {text}"),
             checks,
         );
     }
@@ -209,8 +212,8 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
         _ => "the tenant's folders",
     };
     let text = match kept.as_str() {
-        "" => format!("the agent says that it emptied {what} and names nothing that it left"),
-        kept => format!("the agent says that it emptied {what}; it did not clean {kept}"),
+        "" => format!("the agent emptied {what} and reported nothing left behind"),
+        kept => format!("the agent emptied {what}; it did not clean {kept}"),
     };
     Decision::Finish {
         status: RunStatus::Succeeded,
@@ -224,11 +227,11 @@ pub fn agent_cleanup(s: &Snapshot<'_>) -> Decision {
 pub fn detach_record(s: &Snapshot<'_>) -> Decision {
     let text = match (&s.node.system_id, s.observation) {
         (Some(id), Some(seen)) => format!(
-            "GPUaaS gave machine {id} up without asking MAAS, which said {} {:.0} s ago",
+            "GPUaaS detached machine {id} without contacting MAAS, which reported {} {:.0} s ago",
             status::label(seen.status),
             s.now.seconds_since(seen.status_at)
         ),
-        (Some(id), None) => format!("GPUaaS gave machine {id} up without asking MAAS"),
+        (Some(id), None) => format!("GPUaaS detached machine {id} without contacting MAAS"),
         (None, _) => "no machine was bound to the node".to_owned(),
     };
     succeeded(TimelineCode::NodeDetached, text)
@@ -237,5 +240,5 @@ pub fn detach_record(s: &Snapshot<'_>) -> Decision {
 /// Ends the run: the record is kept for its history only.
 #[must_use]
 pub fn remove_record(_: &Snapshot<'_>) -> Decision {
-    succeeded(TimelineCode::NodeRemoved, "the record is kept for its history only")
+    succeeded(TimelineCode::NodeRemoved, "only the history of the record is kept")
 }

@@ -248,11 +248,11 @@ fn a_detach_asks_nobody_and_says_what_maas_said_last() {
         Decision::Finish { status: RunStatus::Succeeded, notes, .. } => notes[0].text.clone(),
         other => panic!("{other:?}"),
     };
-    assert!(said(&case).contains("which said Deployed 9 s ago"), "{}", said(&case));
+    assert!(said(&case).contains("which reported Deployed 9 s ago"), "{}", said(&case));
     case.observation.as_mut().unwrap().vanished = true;
-    assert!(said(&case).contains("gave machine abc123 up"), "a machine that is gone is given up");
+    assert!(said(&case).contains("detached machine abc123"), "a machine that is gone is given up");
     case.observation = None;
-    assert!(said(&case).contains("without asking MAAS"));
+    assert!(said(&case).contains("without contacting MAAS"));
     case.node.system_id = None;
     assert!(said(&case).contains("no machine was bound"));
     let case = case_of(RunKind::Remove, Step::RemoveRecord);

@@ -30,7 +30,7 @@ pub(super) fn known_machine<'a>(s: &Snapshot<'a>) -> Result<&'a MachineView, Dec
     );
     if resumed && commissions {
         let label = status::label(machine.status);
-        let text = format!("MAAS says {label}: its commissioning comes first");
+        let text = format!("MAAS reports {label}: the machine must be commissioned first");
         let note = Note::new(TimelineCode::CommissionedAgain, text);
         return Err(advance_to(Step::RegisterScripts, s.now, vec![note]));
     }
@@ -95,9 +95,11 @@ pub(super) fn check_boot_interface(s: &Snapshot<'_>, machine: &MachineView) -> C
         (Some(id), None) => s.check(
             "pxe_boot_interface",
             false,
-            format!("MAAS names boot interface {id} but does not list it"),
+            format!("MAAS sets boot interface {id} but does not list that interface"),
         ),
-        (None, None) => s.check("pxe_boot_interface", false, "MAAS names no boot interface"),
+        (None, None) => {
+            s.check("pxe_boot_interface", false, "MAAS has no boot interface for the machine")
+        }
     }
 }
 
@@ -106,7 +108,7 @@ pub(super) fn check_linked(s: &Snapshot<'_>, nic: &Nic) -> CheckResult {
     let addressed = nic.links.iter().any(|l| l.mode != "link_up" && l.subnet_id.is_some());
     let evidence = match (addressed, nic.link_connected) {
         (true, true) => format!("{} is linked to a subnet and connected", nic.name),
-        (false, _) => format!("{} is linked to no subnet", nic.name),
+        (false, _) => format!("{} is not linked to a subnet", nic.name),
         (true, false) => format!("{} has no cable connected", nic.name),
     };
     s.check("pxe_linked", addressed && nic.link_connected, evidence)
@@ -137,7 +139,7 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
         return park(
             s,
             ParkCode::StorageLayoutUnknown,
-            format!("there is no storage layout {}", s.profile.storage_layout_profile),
+            format!("unknown storage layout {}", s.profile.storage_layout_profile),
         );
     };
     let fit = policy::choose_boot_disk(machine).and_then(|disk| {
@@ -145,7 +147,7 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
             return Ok(disk);
         }
         Err(format!(
-            "{} takes {} disks, MAAS lists {}",
+            "layout {} needs {} disks, MAAS lists {}",
             layout.name,
             layout.disks,
             machine.disks.len()
@@ -157,7 +159,7 @@ pub fn prepare_storage(s: &Snapshot<'_>) -> Decision {
                 s,
                 ParkCode::NoDataDisk,
                 format!(
-                    "{} is for NVMe disks beside {}: MAAS lists none",
+                    "layout {} needs NVMe disks in addition to {}: MAAS lists none",
                     layout.name, disk.evidence
                 ),
             )
@@ -193,7 +195,7 @@ fn apply_layout(
             s,
             ParkCode::StorageNotAsAsked,
             format!(
-                "MAAS took the {} layout on {} but shows another one",
+                "MAAS accepted the {} layout on {} but shows a different one",
                 layout.name, disk.evidence
             ),
         ),
@@ -228,7 +230,7 @@ fn prepare_data_disks(
             Ok(_) => park(
                 s,
                 ParkCode::StorageNotAsAsked,
-                format!("MAAS took {kind} of {} but does not show it", data.disk.name),
+                format!("MAAS accepted {kind} of {} but does not show it", data.disk.name),
             ),
         };
     }
@@ -299,12 +301,14 @@ fn wait_for_deploy_slot(s: &Snapshot<'_>, queue: DeployQueue) -> Decision {
     let (ahead, limit) = (queue.ahead, queue.limit);
     let text = match queue.scope {
         "image_bandwidth" => format!(
-            "{ahead} nodes of the site to deploy first, of which {limit} may at once: so many \
-             images of {} MB fit into {} Mbit/s",
+            "a deploy slot: {ahead} nodes of the site are ahead, {limit} deploy at a time \
+             (images of {} MB share {} Mbit/s)",
             s.profile.image_size_megabytes, s.site.image_bandwidth_mbit_per_second
         ),
         scope => {
-            format!("{ahead} nodes of the {scope} to deploy first, of which {limit} may at once")
+            format!(
+                "a deploy slot: {ahead} nodes of the {scope} are ahead, {limit} deploy at a time"
+            )
         }
     };
     Decision::Wait {
@@ -366,7 +370,7 @@ pub fn predeploy_checks(s: &Snapshot<'_>) -> Decision {
     park_with_checks(
         s,
         ParkCode::PredeployChecksFailed,
-        format!("not deployed, because these checks fail: {names}"),
+        format!("not deployed because these checks fail: {names}"),
         results,
     )
 }

@@ -140,7 +140,10 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
             panic!("{:?}", case.decide());
         };
         assert_eq!((wait.code.as_str(), wait.deadline), ("batch_limit", None));
-        assert_eq!(wait.text, "3 nodes of the profile to deploy first, of which 2 may at once");
+        assert_eq!(
+            wait.text,
+            "a deploy slot: 3 nodes of the profile are ahead, 2 deploy at a time"
+        );
         assert!(recheck_at > case.now);
     }
     case.site.image_bandwidth_mbit_per_second = 25_000;
@@ -149,8 +152,8 @@ fn a_full_batch_holds_a_run_before_the_deployment_for_as_long_as_it_takes() {
     let Decision::Wait { wait, .. } = case.decide() else { panic!("{:?}", case.decide()) };
     assert_eq!(
         wait.text,
-        "15 nodes of the site to deploy first, of which 15 may at once: so many images of 8000 MB \
-         fit into 25000 Mbit/s"
+        "a deploy slot: 15 nodes of the site are ahead, 15 deploy at a time (images of 8000 MB \
+         share 25000 Mbit/s)"
     );
     case.deploy_queue = queue(1);
     assert_eq!(case.decide(), Decision::Read(Read::PredeployChecks), "the checks are old");

@@ -201,7 +201,7 @@ pub(super) fn released_machine<'a>(
 pub(super) fn released_note(s: &Snapshot<'_>, machine: &MachineView, text: &str) -> Note {
     let text = match s.run.state.intent {
         Some(_) => text.to_owned(),
-        None => format!("MAAS says {} already", status::label(machine.status)),
+        None => format!("MAAS already reports {}", status::label(machine.status)),
     };
     Note::new(TimelineCode::Released, text)
 }
@@ -226,8 +226,11 @@ fn park_repurposed(s: &Snapshot<'_>, options: ReleaseOptions) -> Option<Decision
     Some(park_with_evidence(
         s,
         ParkCode::MachineRepurposed,
-        format!("machine {id} belongs to MAAS user {owner} by now: GPUaaS does not release it"),
-        vec![format!("MAAS says {label}, owner {owner}; GPUaaS asks as {}", s.maas_user)],
+        format!("machine {id} now belongs to MAAS user {owner}: GPUaaS will not release it"),
+        vec![format!(
+            "MAAS reports {label}, owner {owner}; GPUaaS authenticates as {}",
+            s.maas_user
+        )],
     ))
 }
 
@@ -393,8 +396,8 @@ fn exhausted(s: &Snapshot<'_>, number: i64) -> Decision {
     park_with_evidence(
         s,
         ParkCode::ReleaseFailed,
-        format!("MAAS says {}, and what may be done about that was done", status::label(number)),
-        vec![format!("asked of MAAS since the release began: {}", attempts_as_text(s))],
+        format!("MAAS reports {}, and every release action is exhausted", status::label(number)),
+        vec![format!("requests to MAAS since the release started: {}", attempts_as_text(s))],
     )
 }
 

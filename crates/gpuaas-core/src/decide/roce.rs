@@ -34,7 +34,7 @@ pub fn roce_links(s: &Snapshot<'_>) -> Decision {
         return park(
             s,
             ParkCode::RoceAssignmentsMissing,
-            format!("the profile asks for RoCE links but {} has no assignment", s.node.hostname),
+            format!("the profile requires RoCE links, but {} has no assignment", s.node.hostname),
         );
     }
     let wanted = match matched_interfaces(s, machine) {
@@ -75,7 +75,7 @@ fn matched_interfaces<'a>(
         };
         if machine.boot_interface_id == Some(nic.id) {
             let text = format!(
-                "{} is assigned to {} of {host}, which boots from it",
+                "{} is assigned to {}, the boot interface of {host}",
                 assignment.ip_address, nic.name
             );
             return Err(park(s, ParkCode::RoceBootInterface, text));
@@ -105,11 +105,14 @@ fn subnet_fault(
     let cidr = &assignment.subnet_cidr;
     let there: Vec<_> = region.subnets.iter().filter(|subnet| subnet.cidr == *cidr).collect();
     if there.is_empty() {
-        return Some(format!("MAAS has no subnet {cidr}, which {} is assigned in", nic.name));
+        return Some(format!(
+            "MAAS has no subnet {cidr}, which the assignment of {} needs",
+            nic.name
+        ));
     }
     let vlan = nic.vlan_id?;
     let fits = there.iter().any(|subnet| subnet.vlan_id == vlan);
-    (!fits).then(|| format!("subnet {cidr} is not on the VLAN that {} is on", nic.name))
+    (!fits).then(|| format!("subnet {cidr} is not on the VLAN of {}", nic.name))
 }
 
 fn find_nic<'a>(machine: &'a MachineView, name: &str) -> Option<&'a Nic> {
@@ -153,7 +156,7 @@ fn link_missing(
         Ok(_) => park(
             s,
             ParkCode::RoceLinkMissing,
-            format!("MAAS took {} on {} but does not show it", assignment.ip_address, nic.name),
+            format!("MAAS accepted {} on {} but does not show it", assignment.ip_address, nic.name),
         ),
     })
 }
@@ -177,7 +180,10 @@ fn unlink(s: &Snapshot<'_>, nic: &Nic, link: &NicLink) -> Decision {
         Ok(intent) if s.observation.is_none_or(|o| o.read_at < intent.at) => read(s, Read::Machine),
         Ok(_) => {
             let address = link.ip_address.as_deref().unwrap_or(&link.mode);
-            let text = format!("MAAS took {address} away from {} but still shows it", nic.name);
+            let text = format!(
+                "MAAS accepted the removal of {address} from {} but still shows it",
+                nic.name
+            );
             park(s, ParkCode::RoceLinkStays, text)
         }
     }

@@ -91,39 +91,50 @@ impl fmt::Display for DomainFault {
         match self {
             Self::NoSlots => f.write_str("the claim has no slots"),
             Self::DeviceUnknown { slot, device } => {
-                write!(f, "{device} of slot {slot} is not on the host as it was last read")
+                write!(
+                    f,
+                    "{device} of slot {slot} is missing from the latest inventory of the host"
+                )
             }
             Self::DriveMissing { slot } => {
-                write!(f, "slot {slot} has no drive that the guest can boot from")
+                write!(f, "slot {slot} has no bootable drive for the guest")
             }
             Self::NumaUnknown { slot } => {
                 write!(f, "the NUMA node of slot {slot} is unknown")
             }
             Self::CpusUnreadable { slot, cpus } => {
-                write!(f, "slot {slot} has the CPUs {cpus:?}, which is no list of CPUs")
+                write!(
+                    f,
+                    "slot {slot} has an invalid CPU list {cpus:?}: expected CPU ranges such \
+                     as 0-15,32-47"
+                )
             }
             Self::RegistersUnknown { address } => {
-                write!(f, "the registers of {address} were not read")
+                write!(f, "the registers of {address} are unknown")
             }
             Self::WindowTooSmall { needed_gib, window_gib } => write!(
                 f,
-                "the registers of the claim's functions need a window of {needed_gib} GiB, and the \
-                 policy has {window_gib} GiB: the guest would start without its GPUs"
+                "the registers of the claim's functions need a window of {needed_gib} GiB, but the \
+                 policy allows {window_gib} GiB: the guest would start without its GPUs"
             ),
             Self::AddressesTooFew { needed_bits, bits } => write!(
                 f,
-                "memory and registers of the guest need {needed_bits} bits of a physical address, \
-                 and the processors have {bits}"
+                "the guest's memory and registers need {needed_bits} bits of physical address, but \
+                 the processors have {bits}"
             ),
             Self::LowWindowTooSmall { needed_mib, window_mib } => write!(
                 f,
-                "registers that have to lie below 4 GiB need {needed_mib} MiB of {window_mib} MiB"
+                "registers below 4 GiB need {needed_mib} MiB, but only {window_mib} MiB are \
+                 available"
             ),
             Self::TooManyBuses => {
                 f.write_str("the claim's functions need more PCI buses than a machine has")
             }
             Self::PartitionUnknown { modules } => {
-                write!(f, "the fabric manager has no partition of exactly the modules {modules:?}")
+                write!(
+                    f,
+                    "the fabric manager has no partition with exactly the modules {modules:?}"
+                )
             }
         }
     }

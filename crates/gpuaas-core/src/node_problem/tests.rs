@@ -1,8 +1,11 @@
 use super::*;
 use crate::decide::fixture::at;
 use gpuaas_types::agent::Gate;
-use gpuaas_types::codes::NODE_PROBLEMS;
+use gpuaas_types::codes::{NODE_PROBLEMS, SlotBlockerCode};
+use gpuaas_types::slot::SlotMap;
 use gpuaas_types::{DriftAction, DriftKind};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 const NOW: f64 = 100_000.0;
 
@@ -26,6 +29,7 @@ fn healthy() -> NodeFacts<'static> {
         certificate: Some(certificate(NOW - 100.0, NOW + 1000.0)),
         gates: &[],
         unusable_slots: 0,
+        blocked_slots: None,
         drift: &[],
         overrides: &[],
         control: None,
@@ -57,7 +61,7 @@ fn silent() -> NodeFacts<'static> {
 }
 
 fn control(code: &str) -> SiteControl {
-    let text = "control plane other has the region".to_owned();
+    let text = "control plane other manages the region".to_owned();
     SiteControl { code: code.to_owned(), text, since: at(NOW - 50.0) }
 }
 
@@ -78,7 +82,7 @@ fn gate(class: GateClass, said: Option<f64>) -> GateView {
         gate: Gate::SliceReady,
         open: false,
         class: Some(class),
-        text: "slice_ready is shut".to_owned(),
+        text: "slice_ready is closed".to_owned(),
         since: said.map(|_| at(NOW - 5000.0)),
         said_at: said.map(at),
         failing: Vec::new(),
@@ -180,6 +184,8 @@ fn every_problem_of_the_table_is_found() {
     let yielded = control("site_controlled_elsewhere");
     let with_certificate = |certificate| NodeFacts { certificate: Some(certificate), ..healthy() };
     let overrides = [check_override(NOW + 60.0)];
+    let map = slot_map(&[], [&[blocker(SlotBlockerCode::VfMissing, "7 of 8")], &[]]);
+    let none = BTreeSet::new();
     let mut made = vec![
         NodeFacts { run: Some(parked), ..healthy() },
         NodeFacts { run: Some(slow), ..healthy() },
@@ -191,6 +197,7 @@ fn every_problem_of_the_table_is_found() {
         NodeFacts { state: NodeState::Quarantined, ..healthy() },
         NodeFacts { control: Some(&yielded), ..healthy() },
         NodeFacts { unusable_slots: 3, ..healthy() },
+        NodeFacts { blocked_slots: Some(blocked_slots(&map, &none)), ..healthy() },
         NodeFacts { maas_said_at: Some(at(NOW - 3601.0)), ..healthy() },
         NodeFacts { overrides: &overrides, ..healthy() },
     ];
@@ -213,6 +220,65 @@ fn every_problem_of_the_table_is_found() {
     assert_eq!(seen, table);
 }
 
+fn blocker(code: SlotBlockerCode, seen: &str) -> Value {
+    let row = code.row();
+    json!({"code": code.as_str(), "expected": "vfio-pci", "seen": seen,
+        "fixed_by": row.fixed_by, "overridable": row.overridable})
+}
+
+/// A host with two slots that have these blockers.
+fn slot_map(host: &[Value], slots: [&[Value]; 2]) -> SlotMap {
+    let slot = |index: usize| {
+        json!({"index": index, "state": "candidate",
+            "gpu": {"address": format!("0000:1{index}:00.0"), "serial": null, "module_id": null},
+            "fabric_vf": null, "nvme": null, "numa_node": 0, "cpus": "2-13", "hugepages": 64,
+            "mac": "02:00:00:00:00:01", "private_ip": null, "distance": {"vf": null,
+            "nvme": null}, "blockers": slots[index]})
+    };
+    let map = json!({"node": "j22u11", "digest": "", "host_blockers": host, "partitions": [],
+        "slots": [slot(0), slot(1)]});
+    serde_json::from_value(map).unwrap()
+}
+
+fn blocked_slots<'a>(map: &'a SlotMap, approved: &'a BTreeSet<u32>) -> BlockedSlots<'a> {
+    BlockedSlots { observed_at: at(NOW - 60.0), map, approved }
+}
+
+#[test]
+fn blocked_slots_name_their_blockers_and_what_ends_them() {
+    let driver = blocker(SlotBlockerCode::GpuDriver, "0000:10:00.0 has nvidia");
+    let silent = blocker(SlotBlockerCode::FabricManagerSilent, "no answer");
+    let problem = |map: &SlotMap, approved: &[u32]| {
+        let approved = approved.iter().copied().collect();
+        let slots = Some(blocked_slots(map, &approved));
+        problems(&NodeFacts { blocked_slots: slots, ..healthy() }).pop()
+    };
+    let of_slots = slot_map(&[], [std::slice::from_ref(&driver), &[]]);
+    let found = problem(&of_slots, &[]).unwrap();
+    assert_eq!((found.code.as_str(), found.owner), ("slots_blocked", Owner::BundleOwner));
+    assert_eq!(
+        found.text,
+        "Agent: 1 of 2 slots cannot be used: gpu_driver on slot 0 (expected vfio-pci, \
+         found 0000:10:00.0 has nvidia)"
+    );
+    let repair = "gpuaas node task j22u11 repair-drift --gate slice_ready --wait";
+    let discover = "gpuaas slice discover j22u11 --wait";
+    assert_eq!(found.next_action, format!("`{repair}`; then `{discover}`"));
+    assert_eq!(found.actions[0].command, repair);
+    // The host's own come first, and hold every slot.
+    let of_host = slot_map(std::slice::from_ref(&silent), [std::slice::from_ref(&driver), &[]]);
+    let found = problem(&of_host, &[]).unwrap();
+    assert!(found.text.contains("2 of 2 slots cannot be used: fabric_manager_silent on the host"));
+    assert!(found.text.contains("; gpu_driver on slot 0 "), "{}", found.text);
+    assert!(found.next_action.contains(&format!("; then `{discover}`; or if partitions")));
+    // An approval overrides some of them, and none of isolation.
+    let host_alone = slot_map(&[silent], [&[], &[]]);
+    assert!(problem(&host_alone, &[0]).unwrap().text.contains("1 of 2 slots"));
+    assert_eq!(problem(&host_alone, &[0, 1]), None);
+    assert!(problem(&of_slots, &[0, 1]).is_some());
+    assert_eq!(problem(&slot_map(&[], [&[], &[]]), &[]), None);
+}
+
 #[test]
 fn problems_stand_in_the_order_of_the_table_each_with_its_age() {
     let gates = [gate(GateClass::HostSetupIncomplete, Some(NOW - 301.0))];
@@ -228,10 +294,10 @@ fn problems_stand_in_the_order_of_the_table_each_with_its_age() {
     ];
     assert_eq!(shown, wanted);
     assert!((found[3].observed_seconds_ago - 4000.0).abs() < 1e-6);
-    assert_eq!(found[0].text, "MAAS says: Ready, where Deployed was remembered");
+    assert_eq!(found[0].text, "MAAS: Ready, expected Deployed");
     assert_eq!(
         found[1].text,
-        format!("We believe: the agent is silent since {}, for 11 min 40 s", at(NOW - 700.0))
+        format!("GPUaaS: the agent has been silent since {} (11 min 40 s)", at(NOW - 700.0))
     );
     assert_eq!(found[1].since, at(NOW - 700.0));
 }
@@ -275,14 +341,14 @@ fn a_run_brings_its_own_owner_and_advice() {
     let run = RunFacts { mark, ..open_run(RunStatus::Running) };
     let found = problems(&NodeFacts { run: Some(run), ..healthy() });
     assert_eq!(found[0].owner, Owner::PlatformOperator);
-    assert!(found[0].text.contains("nobody works on the run"), "{}", found[0].text);
+    assert!(found[0].text.contains("no worker has picked up the run"), "{}", found[0].text);
 }
 
 #[test]
 fn a_control_plane_that_only_reads_says_so_of_its_nodes() {
     let yielded = control("site_controlled_elsewhere");
     let found = problems(&NodeFacts { control: Some(&yielded), ..healthy() });
-    assert_eq!(found[0].text, "We believe: control plane other has the region");
+    assert_eq!(found[0].text, "GPUaaS: control plane other manages the region");
     assert_eq!(found[0].since, at(NOW - 50.0));
     let command = "gpuaas site take-control lab --reason WHY";
     assert_eq!(found[0].actions[0].command, command);

@@ -110,7 +110,9 @@ pub fn decide_slice_run(snapshot: &SliceSnapshot<'_>) -> SliceDecision {
         SliceTaskOutcome::Succeeded(report) if attempt.action == SliceAction::Probe => {
             match action_row(own).probe.judge(report) {
                 Probed::Happened => next(run),
-                Probed::DidNotHappen => again(run, attempt, own, "its outcome was lost"),
+                Probed::DidNotHappen => {
+                    again(run, attempt, own, "the agent lost the outcome of the action")
+                }
                 Probed::NotYet if snapshot.now < attempt.deadline_at => {
                     SliceDecision::Await { until: attempt.deadline_at }
                 }
@@ -157,7 +159,7 @@ fn probe(run: &SliceRun, attempt: &SliceAttempt, own: SliceAction, most: u32) ->
     if attempt.probes < most {
         return SliceDecision::Act { action: SliceAction::Probe, probed: Some(own) };
     }
-    end_in_failure(run, own, "the agent does not say how far it came")
+    end_in_failure(run, own, "the agent does not report its progress")
 }
 
 fn again(run: &SliceRun, attempt: &SliceAttempt, own: SliceAction, why: &str) -> SliceDecision {

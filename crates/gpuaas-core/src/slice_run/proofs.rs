@@ -30,7 +30,7 @@ pub fn missing_proofs(
                 "{subject} of slot {slot} is {result} ({}: {})",
                 proof.reader, proof.detail
             )),
-            None => missing.push(format!("nobody proved {subject} of slot {slot}")),
+            None => missing.push(format!("{subject} of slot {slot} has no proof")),
         }
     }
     missing

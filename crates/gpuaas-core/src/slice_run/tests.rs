@@ -163,7 +163,7 @@ fn a_release_without_all_of_its_proofs_is_blocked_whatever_the_agent_says() {
         let removed = course.proofs.remove(absent).proof;
         course.drive(|_| succeeded());
         assert_eq!(course.run.status, SliceRunStatus::Blocked, "{removed:?}");
-        let wanted = format!("nobody proved {} of slot 3", removed.subject);
+        let wanted = format!("{} of slot 3 has no proof", removed.subject);
         assert_eq!(course.run.reason, wanted);
         // What was proven before counts no more once it is tried again.
         course.run = to_release(&course.run, at(1000), "again");
@@ -197,7 +197,7 @@ fn a_proof_that_says_no_blocks_and_the_last_one_counts() {
     // A partition is proven inactive where there was one.
     let partition = SlicePartition { id: 3, modules: vec![1, 3] };
     let missing = missing_proofs(&slots(), Some(&partition), &course.proofs, at(0));
-    assert_eq!(missing, ["nobody proved partition_inactive of slot 3"]);
+    assert_eq!(missing, ["partition_inactive of slot 3 has no proof"]);
     // Only a GPU's memory may be reset and not looked at.
     course.proofs.iter_mut().for_each(|one| one.proof.result = ProofResult::ResetOnly);
     assert_eq!(missing_proofs(&slots(), None, &course.proofs, at(0)).len(), 9);

@@ -29,7 +29,7 @@ impl fmt::Display for ApprovalFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuchSlot { index, slots } => {
-                write!(f, "there is no slot {index} among {slots}")
+                write!(f, "slot {index} does not exist: the host has {slots} slots")
             }
             Self::Blocked { index: Some(index), codes } => {
                 write!(f, "slot {index} is blocked by {}", codes.join(", "))
@@ -37,7 +37,9 @@ impl fmt::Display for ApprovalFault {
             Self::Blocked { index: None, codes } => {
                 write!(f, "the host is blocked by {}", codes.join(", "))
             }
-            Self::NoneWithoutBlocker => f.write_str("each slot has a blocker, and none was named"),
+            Self::NoneWithoutBlocker => f.write_str(
+                "every slot has a blocker: name the slots whose blockers you want to override",
+            ),
         }
     }
 }
@@ -84,7 +86,7 @@ fn blocked(index: Option<u32>, blockers: &[SlotBlocker]) -> Result<(), ApprovalF
 #[must_use]
 pub fn stale_reason(map: &SlotMap, index: u32, digest: &str) -> Option<String> {
     if map.digest != digest {
-        return Some("the host is no longer what was approved".to_owned());
+        return Some("the host has changed since its slots were approved".to_owned());
     }
     let slot = map.slots.iter().find(|slot| slot.index == index);
     let mut codes = final_blockers(&map.host_blockers);

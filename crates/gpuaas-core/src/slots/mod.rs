@@ -183,7 +183,7 @@ fn slot_blockers(
             let there = host
                 .functions()
                 .filter(|one| one.physical_function.is_some() && policy.fabric.matches(one));
-            let seen = format!("{} of them", there.count());
+            let seen = format!("{} virtual functions", there.count());
             let expected = "a virtual function of the fabric for each GPU";
             blockers.push(blocker(SlotBlockerCode::VfMissing, expected, seen));
         }
@@ -196,7 +196,7 @@ fn slot_blockers(
         None => {
             let raw = host.namespaces().filter(|drive| !nvme_blockers::is_boot_disk(drive)).count();
             let expected = "a raw NVMe drive for each GPU";
-            let seen = format!("{raw} drives beside the boot disk");
+            let seen = format!("{raw} drives besides the boot disk");
             blockers.push(blocker(SlotBlockerCode::NvmeMissing, expected, seen));
         }
     }
@@ -223,12 +223,12 @@ fn host_blockers(
         blockers.push(blocker(SlotBlockerCode::GpuCount, expected, seen));
     }
     if !gpus.is_empty() && gpus.iter().all(|gpu| gpu.iommu_group.is_none()) {
-        let seen = "no GPU is in a group";
+        let seen = "no GPU has a group";
         blockers.push(blocker(SlotBlockerCode::IommuOff, "an IOMMU group for each GPU", seen));
     }
     if partitions_unknown {
-        let expected = "a module id of its own for each GPU";
-        let seen = "the record has not each of them";
+        let expected = "a different module ID for each GPU";
+        let seen = "module IDs missing or duplicated in the inventory";
         blockers.push(blocker(SlotBlockerCode::ModuleIdsUnknown, expected, seen));
     }
     blockers

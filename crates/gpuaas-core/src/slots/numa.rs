@@ -114,12 +114,12 @@ fn shortage(
     if page_sets < wanted {
         let expected =
             format!("{} pages of 1 GiB for each of {wanted} GPUs", policy.memory_gib_per_gpu);
-        let seen = format!("enough for {page_sets} near node {own}");
+        let seen = format!("enough for {page_sets} near NUMA node {own}");
         blockers.push(blocker(SlotBlockerCode::HugepagesShort, expected, seen));
     }
     if cpu_sets < wanted || blockers.is_empty() {
         let expected = format!("{} CPUs for each of {wanted} GPUs", policy.vcpus_per_gpu);
-        let seen = format!("enough for {cpu_sets} near node {own}");
+        let seen = format!("enough for {cpu_sets} near NUMA node {own}");
         blockers.push(blocker(SlotBlockerCode::CpusShort, expected, seen));
     }
     blockers

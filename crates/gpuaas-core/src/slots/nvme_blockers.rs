@@ -24,19 +24,15 @@ pub(super) fn nvme_blockers(host: &HostIndex<'_>, drive: &NvmeNamespace) -> Vec<
     let same = host.namespaces().filter(|other| other.serial == drive.serial).count();
     if serial.is_none() || same > 1 {
         let seen = match serial {
-            None => format!("{} says none", drive.name),
-            Some(serial) => format!("{same} namespaces say {serial}"),
+            None => format!("{} has none", drive.name),
+            Some(serial) => format!("{same} namespaces report {serial}"),
         };
-        blockers.push(blocker(
-            SlotBlockerCode::NvmeSerialMissing,
-            "a serial number of its own",
-            seen,
-        ));
+        blockers.push(blocker(SlotBlockerCode::NvmeSerialMissing, "a unique serial number", seen));
     }
     blockers.extend(use_blockers(drive));
     if drive.erase_methods.as_ref().is_none_or(Vec::is_empty) {
         let seen = match &drive.erase_methods {
-            None => "it did not say",
+            None => "unknown",
             Some(_) => "neither",
         };
         let seen = format!("{}: {seen}", drive.name);
@@ -47,7 +43,7 @@ pub(super) fn nvme_blockers(host: &HostIndex<'_>, drive: &NvmeNamespace) -> Vec<
 
 fn use_blockers(drive: &NvmeNamespace) -> Vec<SlotBlocker> {
     let Some(uses) = &drive.uses else {
-        let seen = format!("what uses {} could not be read", drive.name);
+        let seen = format!("the users of {} could not be read", drive.name);
         return vec![blocker(SlotBlockerCode::NvmeOpen, "no use", seen)];
     };
     let boots = is_boot_disk(drive);
@@ -85,7 +81,7 @@ pub(super) fn far_drive(
     if host.is_same_package(own, other) {
         return None;
     }
-    let expected = format!("the package of node {own}");
-    let seen = format!("{} is at node {other}", controller.address);
+    let expected = format!("the CPU package of NUMA node {own}");
+    let seen = format!("{} is on NUMA node {other}", controller.address);
     Some(blocker(SlotBlockerCode::NvmeFar, expected, seen))
 }

@@ -19,7 +19,7 @@ const OWN_RESETS: [&str; 5] = ["device_specific", "acpi", "flr", "af_flr", "bus"
 pub(super) fn gpu_blockers(host: &HostIndex<'_>, gpu: &TopologyFunction) -> Vec<SlotBlocker> {
     let mut blockers = Vec::new();
     if gpu.numa_node.is_none() {
-        let seen = format!("{} says -1", gpu.address);
+        let seen = format!("{} reports -1", gpu.address);
         blockers.push(blocker(SlotBlockerCode::GpuNumaUnknown, "a NUMA node", seen));
     }
     blockers.extend(driver_blocker(SlotBlockerCode::GpuDriver, gpu));
@@ -30,13 +30,13 @@ pub(super) fn gpu_blockers(host: &HostIndex<'_>, gpu: &TopologyFunction) -> Vec<
     let own_reset = |method: &String| OWN_RESETS.contains(&method.as_str());
     if !resets.unwrap_or_default().iter().any(own_reset) {
         let seen = match resets {
-            None => format!("{} names no way to reset it", gpu.address),
+            None => format!("{} lists no reset method", gpu.address),
             Some(methods) => format!("{}: {:?}", gpu.address, methods.join(" ")),
         };
         blockers.push(blocker(SlotBlockerCode::GpuResetMissing, OWN_RESETS.join(" or "), seen));
     }
     if !gpu.bars.iter().flatten().any(|bar| bar.prefetchable && bar.size_bytes > 0) {
-        let expected = "a prefetchable base address register with a size";
+        let expected = "a prefetchable base address register with a nonzero size";
         let seen = format!("{} has none", gpu.address);
         blockers.push(blocker(SlotBlockerCode::GpuBarMissing, expected, seen));
     }
@@ -75,8 +75,8 @@ pub(super) fn vf_blockers(
     if let (Some(own), Some(other)) = (gpu.numa_node, vf.numa_node)
         && !host.is_same_package(own, other)
     {
-        let expected = format!("the package of node {own}");
-        let seen = format!("{} is at node {other}", vf.address);
+        let expected = format!("the CPU package of NUMA node {own}");
+        let seen = format!("{} is on NUMA node {other}", vf.address);
         blockers.push(blocker(SlotBlockerCode::VfFar, expected, seen));
     }
     blockers
@@ -119,7 +119,7 @@ fn group_blocker(
     if others.is_empty() {
         return None;
     }
-    let expected = format!("{} alone in group {group}", function.address);
+    let expected = format!("only {} in group {group}", function.address);
     Some(blocker(code, expected, format!("also {}", others.join(", "))))
 }
 
@@ -140,24 +140,24 @@ fn acs_blocker(
         match bridge.acs {
             Some(acs) if acs.isolates() => None,
             Some(acs) => Some(format!(
-                "{address} can {:#06x} and has {:#06x} on",
+                "{address} supports {:#06x} and has {:#06x} enabled",
                 acs.capability, acs.control
             )),
             None if is_bridge && bridge.downstream_port == Some(false) => None,
-            None => Some(format!("{address} shows no ACS")),
+            None => Some(format!("{address} has no ACS")),
         }
     };
     let wrong: Vec<String> = bridges.filter_map(judge).collect();
     if wrong.is_empty() {
         return None;
     }
-    let expected = "Access Control Services on at each port above";
+    let expected = "Access Control Services enabled on each port above";
     Some(blocker(code, expected, wrong.join("; ")))
 }
 
 fn holder_blocker(code: SlotBlockerCode, function: &TopologyFunction) -> Option<SlotBlocker> {
     let seen = match function.holders.as_deref() {
-        None => "it could not be read which processes have it open".to_owned(),
+        None => "the processes that have it open could not be read".to_owned(),
         Some([]) => return None,
         Some(holders) => holders
             .iter()

@@ -230,10 +230,13 @@ fn an_approval_overrides_what_is_named_and_never_isolation() {
     assert_eq!(indexes(&[1, 0, 1], &map), Ok(vec![1, 0]));
     let refused = indexes(&[0, 2], &map).unwrap_err();
     assert_eq!(refused, "slot 2 is blocked by gpu_acs_off");
-    assert_eq!(indexes(&[3], &map).unwrap_err(), "there is no slot 3 among 3");
+    assert_eq!(indexes(&[3], &map).unwrap_err(), "slot 3 does not exist: the host has 3 slots");
     map.host_blockers.push(blocker(SlotBlockerCode::GpuCount, "8", "3"));
     let refused = indexes(&[], &map).unwrap_err();
-    assert_eq!(refused, "each slot has a blocker, and none was named");
+    assert_eq!(
+        refused,
+        "every slot has a blocker: name the slots whose blockers you want to override"
+    );
     assert_eq!(indexes(&[0], &map), Ok(vec![0]));
     map.host_blockers.push(blocker(SlotBlockerCode::IommuOff, "on", "off"));
     let refused = indexes(&[0], &map).unwrap_err();
@@ -247,7 +250,7 @@ fn an_approved_slot_is_stale_once_the_host_is_another_or_does_not_isolate() {
     assert_eq!(stale_reason(&map, 1, &map.digest), None, "an operator answers for it");
     let reason = stale_reason(&map, 2, &map.digest);
     assert_eq!(reason.as_deref(), Some("blocked by gpu_acs_off"));
-    assert!(stale_reason(&map, 0, "another").unwrap().contains("no longer"));
+    assert!(stale_reason(&map, 0, "another").unwrap().contains("has changed"));
 }
 
 #[test]

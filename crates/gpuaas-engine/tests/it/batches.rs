@@ -227,7 +227,7 @@ async fn a_machine_in_use_is_taken_at_the_word_of_its_manifest() {
     let run = members[0].run.as_ref().unwrap().id;
     let lines = harness.store.timeline_of_run(run, 0, 1000).await.unwrap();
     let said = lines.iter().find(|line| line.event.code == "take_over_approved").unwrap();
-    let text = format!("ann takes machine {}, owned by admin: it is ours", ids[0]);
+    let text = format!("ann took over machine {}, owned by admin: it is ours", ids[0]);
     assert_eq!(said.event.text, text);
     harness.engine.stop().await;
 }
@@ -308,7 +308,7 @@ async fn the_region_never_sees_more_deployments_at_once_than_the_site_allows() {
     let limits = |site: &mut SiteSpec| site.batch_max_parallel = 3;
     let (most, said) = with_limits(ProfileSpec::default(), limits).await;
     assert!((2..=3).contains(&most), "{most} deployed at once");
-    let of_site = " nodes of the site to deploy first, of which 3 may at once";
+    let of_site = " nodes of the site are ahead, 3 deploy at a time";
     assert!(said.iter().any(|text| text.ends_with(of_site)), "{said:?}");
 }
 
@@ -322,7 +322,7 @@ async fn the_narrowest_limit_wins_and_says_which_it_is() {
     })
     .await;
     assert!((1..=2).contains(&most), "{most} deployed at once");
-    let of_links = "of which 2 may at once: so many images of 8000 MB fit into 3200 Mbit/s";
+    let of_links = "2 deploy at a time (images of 8000 MB share 3200 Mbit/s)";
     assert!(said.iter().any(|text| text.ends_with(of_links)), "{said:?}");
 }
 

@@ -150,7 +150,8 @@ async fn unready(fault: Unready) -> (Harness, Arc<Engine>, RunId) {
     match fault {
         Unready::NoImage => profile.distro_series = format!("custom/{IMAGE}"),
         Unready::BadInput => {
-            profile.post_deploy_validation_bundle_ref = "validate-h200@1.1.0".to_owned();
+            profile.post_deploy_validation_bundle_ref =
+                gpuaas_types::built_in_bundle!("validate-h200").to_owned();
         }
         _ => {}
     }

@@ -168,7 +168,7 @@ async fn a_restored_region_is_told_although_its_events_go_further() {
     let past = async || harness.store.site(harness.site_id).await.unwrap().status.past;
     harness.until(async || past().await.is_some()).await;
     let told = past().await.unwrap().text;
-    assert!(told.contains("shows a mark that had been written over"), "{told}");
+    assert!(told.contains("shows a mark that GPUaaS had replaced"), "{told}");
     let now = harness.store.event_cursor(harness.site_id).await.unwrap().unwrap();
     assert!(now >= read, "{now} {read}");
     let mark = harness.sim.with(|region| region.tag_comment("gpuaas-control-plane")).unwrap();

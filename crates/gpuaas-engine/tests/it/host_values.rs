@@ -11,7 +11,10 @@ use gpuaas_types::{RunKind, RunStatus};
 use maas_sim::{SimOptions, ZERO};
 
 fn infiniband() -> ProfileSpec {
-    ProfileSpec { site_bootstrap_bundle_ref: "h200-ib@1.2.0".to_owned(), ..ProfileSpec::default() }
+    ProfileSpec {
+        site_bootstrap_bundle_ref: gpuaas_types::built_in_bundle!("h200-ib").to_owned(),
+        ..ProfileSpec::default()
+    }
 }
 
 /// A clock of 40 spares the waits between two looks.
@@ -53,14 +56,14 @@ async fn an_address_that_a_host_derives_is_of_no_other_host() {
     // The stand-in has no GPUs, so the run ends at these checks.
     let run = harness.rest(one.run_id).await;
     let (_, resolved) = check(&run, "inputs_resolve");
-    assert!(resolved.contains("no address yet to derive ipoib_addresses from"), "{resolved}");
+    assert!(resolved.contains("an address from which to derive ipoib_addresses"), "{resolved}");
     assert_eq!(derived(&run), FIRST);
 
     let two = harness.onboard(second).await;
     let run = harness.rest(two.run_id).await;
     assert_eq!(run.park.as_ref().unwrap().code, "predeploy_checks_failed", "{run:?}");
     let (passed, said) = check(&run, "inputs_resolve");
-    let both = format!("{} and {} would both have {FIRST}", first.name, second.name);
+    let both = format!("{} and {} would both get {FIRST}", first.name, second.name);
     assert!(!passed && said.contains(&both), "{said}");
     let advice =
         format!("`gpuaas site set lab --host-input {}:h200-ib.ipoib_addresses=VALUE`", second.name);
@@ -89,7 +92,7 @@ async fn an_address_that_maas_gives_the_machine_is_not_derived_once_more() {
     let run = harness.rest(accepted.run_id).await;
     assert_eq!(run.status, RunStatus::Parked);
     let (passed, said) = check(&run, HOST_ADDRESSES);
-    assert!(!passed && said.contains("is what MAAS gives"), "{said}");
+    assert!(!passed && said.contains("MAAS already assigned"), "{said}");
     harness.engine.stop().await;
 }
 

@@ -9,7 +9,7 @@ use maas_sim::{SimOptions, ZERO};
 
 fn for_slices() -> ProfileSpec {
     ProfileSpec {
-        site_bootstrap_bundle_ref: "h200-slice-vm@1.5.0".to_owned(),
+        site_bootstrap_bundle_ref: gpuaas_types::built_in_bundle!("h200-slice-vm").to_owned(),
         kernel_arguments: "nokaslr iommu=pt".to_owned(),
         site_bootstrap_inputs: [("memory_gib_per_gpu".to_owned(), "32".to_owned())].into(),
         ..ProfileSpec::default()

@@ -71,7 +71,7 @@ async fn a_site_and_a_host_are_named_and_not_told_by_their_ids_alone() {
     harness.change_site(|site| site.url = "http://127.0.0.1:1/MAAS".to_owned()).await;
     let engine = harness.restart_sweeping(0.05).await;
     let says = |line: &Value, text: &str| line["fields"]["message"] == text;
-    let about_the_site = ["site health changed", "the sweep stopped half way"];
+    let about_the_site = ["site health changed", "the sweep stopped halfway"];
     harness
         .until(async || {
             let lines = memory.lines();
@@ -131,6 +131,6 @@ async fn every_line_of_a_run_names_run_node_step_and_effect() {
     assert_eq!(names.len(), effects.len(), "each names its effect");
     let [ended] = said("run ended").try_into().unwrap();
     assert_eq!(ended["fields"]["status"], "succeeded");
-    let [watched] = said("site watched").try_into().unwrap();
+    let [watched] = said("watching the site").try_into().unwrap();
     assert_eq!(of_spans(&watched, "site"), Some("lab"), "{watched}");
 }

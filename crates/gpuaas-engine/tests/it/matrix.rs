@@ -234,7 +234,7 @@ async fn tuning_refused(preset: ProfileSpec) -> RunEvidence {
 /// What of the bundle of drivers and packages a first boot of the class is given.
 async fn shaped(preset: ProfileSpec) -> RunEvidence {
     let spec = ProfileSpec {
-        site_bootstrap_bundle_ref: "h200-ib@1.2.0".to_owned(),
+        site_bootstrap_bundle_ref: gpuaas_types::built_in_bundle!("h200-ib").to_owned(),
         site_bootstrap_inputs: [("ofed".to_owned(), "inbox".to_owned())].into(),
         enable_phase2_roce: false,
         fabric_mode: FabricMode::Ethernet,
@@ -358,7 +358,7 @@ async fn a_node_of_an_h200_preset_is_not_active_without_eight_h200() {
         let accepted = harness.onboard(&harness.hosts[0]).await;
         let park = harness.rest(accepted.run_id).await.park.unwrap();
         assert_eq!(park.code, "prerequisite_missing", "{}", preset.name);
-        let gpus = "check pci 10de:2335: 0 found, 8 wanted".to_owned();
+        let gpus = "check pci 10de:2335: found 0, expected at least 8".to_owned();
         assert!(park.evidence.contains(&gpus), "{}: {:?}", preset.name, park.evidence);
         harness.engine.stop().await;
     }

@@ -155,10 +155,10 @@ async fn a_reimaged_node_is_deployed_again_and_passes_the_same_gates() {
     assert_eq!(
         states,
         [
-            "the node is draining, it was active",
-            "the node is bootstrap_issued, it was draining",
-            "the node is enrolling, it was bootstrap_issued",
-            "the node is active, it was enrolling",
+            "the node is draining (before: active)",
+            "the node is bootstrap_issued (before: draining)",
+            "the node is enrolling (before: bootstrap_issued)",
+            "the node is active (before: enrolling)",
         ]
     );
 }

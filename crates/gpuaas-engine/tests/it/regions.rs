@@ -272,7 +272,7 @@ async fn a_restored_region_is_told_and_followed_from_its_new_end() {
     assert!(after < before, "{after} {before}");
     harness.until(async || status_of(&harness).await.past.is_some()).await;
     let past = status_of(&harness).await.past.unwrap();
-    assert!(past.text.contains(" had been read"), "{}", past.text);
+    assert!(past.text.contains(" had already read "), "{}", past.text);
     harness.until(async || lines(&harness, old, "region_rewound").await.len() == 1).await;
     // What was not there when the backup was made is missed; what was is as it was then.
     harness
@@ -311,7 +311,7 @@ async fn a_region_restored_from_before_all_its_machines_is_told() {
     harness.human(&HumanAction::Commission { machine: foreign.name.clone() });
     harness.until(async || status_of(&harness).await.past.is_some()).await;
     let past = status_of(&harness).await.past.unwrap();
-    assert!(past.text.contains("gave a new event the id"), "{}", past.text);
+    assert!(past.text.contains("a new event has the ID"), "{}", past.text);
     assert_eq!(lines(&harness, node, "region_rewound").await.len(), 1, "told once");
     harness.engine.stop().await;
 }

@@ -365,7 +365,7 @@ async fn a_redirect_is_not_followed() {
     settle(&mut rig.worker(hook), at(1.0)).await;
     assert_eq!(seen.lock().unwrap().len(), 1);
     let sink = rig.sink().await;
-    assert_eq!((sink.last_error.as_str(), sink.attempts), ("it answered 307", 1));
+    assert_eq!((sink.last_error.as_str(), sink.attempts), ("the receiver answered 307", 1));
 }
 
 #[tokio::test]
@@ -381,7 +381,11 @@ async fn a_receiver_that_fails_gets_the_same_event_again() {
     let mut worker = rig.worker(hook);
     settle(&mut worker, at(1.0)).await;
     let failing = rig.sink().await;
-    assert!(failing.last_error.starts_with("it answered 503 later[2J"), "{}", failing.last_error);
+    assert!(
+        failing.last_error.starts_with("the receiver answered 503 later[2J"),
+        "{}",
+        failing.last_error
+    );
     assert!(failing.last_error.chars().count() <= 300 && failing.delivered == 0);
     settle(&mut worker, failing.next_try_at.unwrap()).await;
     let ids: Vec<_> = seen.lock().unwrap().iter().map(|(h, _)| h["webhook-id"].clone()).collect();

@@ -14,10 +14,10 @@ const MOST_KEYS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetFault {
     /// It is no set of keys.
-    #[error("it is no set of keys: {0}")]
+    #[error("not a key set: {0}")]
     Malformed(String),
     /// There is no key in it that could sign a token.
-    #[error("it has no key that signs tokens")]
+    #[error("the key set contains no key that can sign tokens")]
     Empty,
 }
 

@@ -27,7 +27,7 @@ impl FromStr for RoleRule {
         };
         let role = role.trim().parse().map_err(|_| {
             let all: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
-            format!("a role is one of {}", all.join(", "))
+            format!("unknown role: expected one of {}", all.join(", "))
         })?;
         let sites = sites.map(|sites| sites.split(',').map(str::trim).map(str::to_owned).collect());
         let sites: Option<Vec<String>> = sites;

@@ -25,34 +25,34 @@ const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignInRejection {
     /// It is no signed token.
-    #[error("it is no signed JWT")]
+    #[error("the token is not a signed JWT")]
     Malformed,
     /// Its algorithm is none that a key of the provider may be used with.
-    #[error("it is signed with an algorithm that is not taken")]
+    #[error("the token's signature algorithm is not accepted")]
     Algorithm,
     /// It is for something else than access.
-    #[error("it is of type {0}")]
+    #[error("unexpected token type {0}")]
     Type(String),
     /// The provider has no such key.
-    #[error("the provider has no key that it names")]
+    #[error("the provider has no key with the token's key ID")]
     KeyUnknown,
     /// The signature is not of these bytes and this key.
-    #[error("its signature does not fit")]
+    #[error("the token's signature is invalid")]
     Signature,
     /// Somebody else issued it.
-    #[error("it is of another issuer")]
+    #[error("the token is from another issuer")]
     Issuer,
     /// It is for somebody else.
-    #[error("it is for another audience")]
+    #[error("the token is for another audience")]
     Audience,
     /// A claim is missing, or has another type than it has to have.
-    #[error("its claim {0} is missing or malformed")]
+    #[error("the token's claim {0} is missing or malformed")]
     Claim(&'static str),
     /// It is bound to a key that nobody shows here.
-    #[error("it is bound to a key of its holder, which is not asked for here")]
+    #[error("the token is bound to its holder's key, which is not supported here")]
     Bound,
     /// It counts later.
-    #[error("it counts from {0}; the clocks of the provider and of this host differ")]
+    #[error("the token is not valid before {0}: the clocks of the provider and this host differ")]
     NotYetValid(Timestamp),
     /// Its time is over: it was good until then.
     #[error("the token of {subject} expired at {at}")]

@@ -98,9 +98,9 @@ async fn what_was_not_asked_for_is_not_taken() {
         (|request| request.csr_pem = csr(), "another key"),
         (|request| request.subject = Subject::Node(NodeId(Uuid::from_u128(8))), "another node"),
         (|request| request.subject = Subject::Server(vec!["x.example".to_owned()]), "anchor"),
-        (|request| request.not_after = NOW.plus_seconds(1e9), "it is good from"),
-        (|request| request.not_after = NOW.plus_seconds(-60.0), "it is good from"),
-        (|request| request.not_before = NOW.plus_seconds(120.0), "it is good from"),
+        (|request| request.not_after = NOW.plus_seconds(1e9), "is valid from"),
+        (|request| request.not_after = NOW.plus_seconds(-60.0), "is valid from"),
+        (|request| request.not_before = NOW.plus_seconds(120.0), "is valid from"),
     ];
     for (bend, why) in rows {
         let error = given(bend).await.unwrap_err();
@@ -187,7 +187,7 @@ async fn a_program_that_fails_hangs_or_lies_is_told_apart() {
     assert_eq!(refused, AuthorityError::Csr("the key is too short".to_owned()));
     let down = answer("echo 'the token is sealed' >&2; exit 7").await;
     assert_eq!(down.code(), "authority_unavailable");
-    assert!(down.to_string().ends_with("it ended with 7: the token is sealed"), "{down}");
+    assert!(down.to_string().ends_with("it exited with code 7: the token is sealed"), "{down}");
     assert_eq!(answer("cat >/dev/null; echo fine").await.code(), "authority_broken");
     let foreign = issuer(BuiltIn::generate(NOW).unwrap()).anchors_pem();
     let other = answer(&format!("cat <<'END'\n{foreign}END\n")).await;
@@ -202,5 +202,5 @@ async fn a_program_that_fails_hangs_or_lies_is_told_apart() {
     let authority = CommandAuthority::new(&hangs, anchor.clone()).unwrap();
     let authority = authority.with_patience(Duration::from_millis(50));
     let error = issuer(authority).node(NODE, &csr(), NOW).await.unwrap_err();
-    assert!(error.to_string().contains("it did not end in 0.05 s"), "{error}");
+    assert!(error.to_string().contains("it did not finish within 0.05 s"), "{error}");
 }

@@ -36,7 +36,7 @@ pub(super) fn boot_container(tree: &Path) -> Result<SystemReport, BootTestProble
     let text = fs::read_to_string(reported).unwrap_or_default();
     SystemReport::parse(&text).ok_or_else(|| {
         failed(format!(
-            "it ended before it had reported; its console ended with:\n{}",
+            "the container ended before it reported; its console ended with:\n{}",
             tail(&console)
         ))
     })

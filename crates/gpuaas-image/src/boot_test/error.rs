@@ -11,7 +11,7 @@ pub enum BootTestError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// The archive has no kernel that could be started.
-    #[error("the image has {0} kernels with an initial file system; expected one")]
+    #[error("the image has {0} kernels with an initrd: expected one")]
     Kernels(usize),
 }
 
@@ -38,18 +38,20 @@ impl BootTestError {
     pub fn hint(&self) -> String {
         match self {
             Self::Tool(ToolError::Missing(tool)) => {
-                format!("`apt-get install {}`, or test on a host that has it", package_of(tool))
+                format!("run `apt-get install {}`, or test on a host that has it", package_of(tool))
             }
             Self::Tool(ToolError::NotRoot(_)) => {
-                "test as root: owners and devices of a root file system are root's".to_owned()
+                "run the test as root: only root can restore owners and devices".to_owned()
             }
-            Self::Kernels(_) => "`gpuaas image lint FILE` names what is wrong with it".to_owned(),
+            Self::Kernels(_) => {
+                "run `gpuaas image lint FILE` to see what is wrong with the image".to_owned()
+            }
             Self::Tool(ToolError::Step { .. } | ToolError::TimedOut { .. }) => {
-                "read what the step said; `gpuaas image lint FILE` says whether the archive is whole"
+                "read the output of the step; run `gpuaas image lint FILE` to check that the archive is intact"
                     .to_owned()
             }
             Self::Tool(ToolError::Files(_)) => {
-                "name an archive that is there, and with --scratch a folder with room for what it unpacks to, twice"
+                "name an existing archive; use --scratch to name a folder with room for twice its unpacked size"
                     .to_owned()
             }
         }
@@ -64,12 +66,12 @@ mod tests {
     fn a_tool_that_is_not_there_is_named_with_its_package() {
         let error = BootTestError::Tool(ToolError::Missing("sfdisk"));
         assert_eq!(error.code(), "image_boot_test_impossible_here");
-        assert_eq!(error.to_string(), "there is no sfdisk");
+        assert_eq!(error.to_string(), "sfdisk is not installed");
         assert!(error.hint().contains("apt-get install fdisk"));
         let error: BootTestError = ToolError::TimedOut { step: "unpack", seconds: 3 }.into();
         assert_eq!(
             (error.code(), error.to_string().as_str()),
-            ("image_boot_test_failed", "unpack did not end within 3 s")
+            ("image_boot_test_failed", "unpack: timed out after 3 s")
         );
     }
 }

@@ -29,13 +29,13 @@ pub(super) fn judge(
         judge_machine(&machine, arguments, &mut problems);
     }
     for path in &left {
-        let detail = format!("the archive has {path}");
+        let detail = format!("the archive contains {path}");
         problems.push(BootTestProblem::new("identity_not_new", detail));
     }
     let machine_id_new = left.is_empty() && is_identity_new(&container, &machine);
     if !machine_id_new && left.is_empty() && both_reported(&container, &machine) {
         let detail = format!(
-            "machine-id {} and {}, {} and {} host keys",
+            "container and machine: machine-id {} and {}, {} and {} host keys",
             container.value("machine_id"),
             machine.value("machine_id"),
             container.host_keys().len(),
@@ -101,21 +101,22 @@ fn judge_system(name: &str, report: &SystemReport, problems: &mut Vec<BootTestPr
 fn judge_machine(report: &SystemReport, arguments: &[String], problems: &mut Vec<BootTestProblem>) {
     let mut add = |code, detail: String| problems.push(BootTestProblem::new(code, detail));
     if !report.value("firmware").starts_with("UEFI") {
-        add("firmware_not_uefi", "the kernel was not started by UEFI".to_owned());
+        add("firmware_not_uefi", "the kernel was not booted through UEFI".to_owned());
     }
     let entry = report.value("boot_entry").to_ascii_lowercase();
     if report.value("shim") != "yes" || !entry.contains("shim") {
-        add("shim_not_used", format!("firmware took {}", report.value("boot_entry")));
+        add("shim_not_used", format!("firmware booted {}", report.value("boot_entry")));
     }
     let words: Vec<&str> = report.value("cmdline").split_whitespace().collect();
     for argument in arguments.iter().filter(|argument| !words.contains(&argument.as_str())) {
-        add("argument_missing", format!("{argument} is not in {}", report.value("cmdline")));
+        let cmdline = report.value("cmdline");
+        add("argument_missing", format!("{argument} is missing from the command line {cmdline}"));
     }
     if report.value("root_source") != ROOT_DEVICE {
         add("root_not_on_disk", format!("the root is {}", report.value("root_source")));
     }
     if !is_esp(report) {
-        add("esp_not_mounted", format!("at /boot/efi is {}", report.value("esp")));
+        add("esp_not_mounted", format!("mounted at /boot/efi: {}", report.value("esp")));
     }
 }
 
@@ -217,6 +218,6 @@ mod tests {
         let reports = SystemReports { container: report(CONTAINER), machine: report(MACHINE) };
         let outcome = judge(reports, &[], vec!["/etc/machine-id".to_owned()]);
         assert!(!outcome.machine_id_new && !outcome.passed);
-        assert_eq!(outcome.problems[0].detail, "the archive has /etc/machine-id");
+        assert_eq!(outcome.problems[0].detail, "the archive contains /etc/machine-id");
     }
 }

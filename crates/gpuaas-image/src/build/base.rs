@@ -223,7 +223,7 @@ mod tests {
         };
         let none = |said: &str| packages_error(step(said), &[]);
         let error = none("x\nE: Unable to locate package linux-nothing\ny");
-        assert_eq!(error.to_string(), "the archive has no package linux-nothing");
+        assert_eq!(error.to_string(), "the archive contains no package linux-nothing");
         assert!(error.hint().contains("optional"));
         assert_eq!(none("E: no space left").code(), "image_build_failed");
     }

@@ -152,7 +152,7 @@ impl CloudImageBase {
             detail: detail.to_owned(),
         };
         if !self.keyring.is_file() {
-            return Err(untrusted(&format!("there are no keys at {}", self.keyring.display())));
+            return Err(untrusted(&format!("no keyring at {}", self.keyring.display())));
         }
         need("gpgv")?;
         let gpgv =
@@ -161,10 +161,9 @@ impl CloudImageBase {
         let said = said.map_err(|error| untrusted(&error.to_string()))?;
         let signed_at = said.lines().find_map(|line| line.strip_prefix(VALID));
         let signed_at = signed_at.and_then(|rest| rest.split(' ').nth(2)?.parse().ok());
-        let signed_at =
-            signed_at.ok_or_else(|| untrusted("gpgv names no moment of a signature"))?;
+        let signed_at = signed_at.ok_or_else(|| untrusted("gpgv reports no signature time"))?;
         let digest = listed_digest(&fs::read_to_string(&list)?, self.file_name());
-        let digest = digest.ok_or_else(|| untrusted("the list does not have the disk"))?;
+        let digest = digest.ok_or_else(|| untrusted("the list does not contain the disk"))?;
         Ok((digest, signed_at))
     }
 
@@ -174,7 +173,7 @@ impl CloudImageBase {
         fetch(&self.url, &path, DISK_SECONDS)?;
         let found = stream_digest(fs::File::open(&path)?)?;
         if found != *digest {
-            let detail = format!("it has sha256 {found}, and {digest} was signed");
+            let detail = format!("its sha256 is {found}, but {digest} was signed");
             return Err(BuildError::BaseUntrusted { url: self.url.clone(), detail });
         }
         Ok(path)
@@ -242,7 +241,7 @@ impl ImageBase for CloudImageBase {
         let folder = tree.parent().unwrap_or(Path::new("."));
         let scratch = tempfile::Builder::new().prefix("disk-").tempdir_in(folder)?;
         if self.snapshot(scratch.path())? != *snapshot {
-            let output = format!("{} is another one by now", self.url);
+            let output = format!("{} changed during the build", self.url);
             return Err(ToolError::Step { step: "fetch the base", output }.into());
         }
         let (digest, _) = self.signed_digest(scratch.path())?;
@@ -254,7 +253,7 @@ impl ImageBase for CloudImageBase {
         let found = file_systems(&raw)?;
         let places = places(&found).ok_or_else(|| BuildError::BaseUntrusted {
             url: self.url.clone(),
-            detail: "no file system of the disk has an /etc".to_owned(),
+            detail: "no file system on the disk has an /etc".to_owned(),
         })?;
         let copy = Tool::isolated("copy the disk", "sh", Isolation::WithoutNetwork, COPY_SECONDS);
         let copy = copy.arg("-c").arg(COPY).arg("copy").arg(&raw).arg(tree);

@@ -157,5 +157,5 @@ fn a_disk_that_its_publisher_signed_becomes_an_image_and_no_other_does() {
     };
     let error =
         build(&BuildRequest { cache: folder.join("third"), ..publisher.request() }, &elsewhere);
-    assert!(error.unwrap_err().to_string().contains("does not have the disk"));
+    assert!(error.unwrap_err().to_string().contains("does not contain the disk"));
 }

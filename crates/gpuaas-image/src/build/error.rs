@@ -40,10 +40,10 @@ pub enum BuildError {
     #[error("{0} has no date")]
     SourceMalformed(String),
     /// A required package is not to be had.
-    #[error("the archive has no package {0}")]
+    #[error("the archive contains no package {0}")]
     PackageMissing(String),
     /// Another process builds with this cache.
-    #[error("another build has {} locked", .0.display())]
+    #[error("another build holds the lock on {}", .0.display())]
     Running(PathBuf),
     /// The tree was not packed.
     #[error(transparent)]
@@ -85,29 +85,29 @@ impl BuildError {
         match self {
             Self::Tool(ToolError::Missing(tool)) => {
                 let package = package_of(tool);
-                format!("`apt-get install {package}`, or build on a host that has it (--build-host)")
+                format!("run `apt-get install {package}`, or build on a host that has it (--build-host)")
             }
-            Self::Tool(ToolError::NotRoot(_)) => "build as root: owners and devices of the tree are root's".to_owned(),
+            Self::Tool(ToolError::NotRoot(_)) => "build as root: only root can set owners and create devices".to_owned(),
             Self::SourceUnreachable { .. } | Self::SourceMalformed(_) => {
-                "name a mirror that this host reaches with --base-url".to_owned()
+                "use --base-url to name a mirror that this host can reach".to_owned()
             }
             Self::BaseUntrusted { .. } => {
-                "do not use it: take the image, its list and its signature from the publisher once more, and name the file with the publisher's keys as `keyring` of the recipe".to_owned()
+                "do not use it: download the image, its list and its signature from the publisher again, and set `keyring` in the recipe to the file with the publisher's keys".to_owned()
             }
             Self::RepositoryUntrusted { name, .. } => format!(
-                "do not use it: compare the fingerprint with the one that the publisher of {name} prints elsewhere, and name that one under `fingerprints` in the recipe"
+                "do not use it: compare the fingerprint with the one that the publisher of {name} prints elsewhere, and list that one under `fingerprints` in the recipe"
             ),
             Self::PackageMissing(name) => format!(
-                "take {name} out of the recipe's required packages, or make it optional there"
+                "remove {name} from the recipe's required packages, or make it optional"
             ),
             Self::Tool(ToolError::Step { .. } | ToolError::TimedOut { .. }) => {
-                "read what the step said; layers that are done are kept, so the next build goes on from them".to_owned()
+                "read the output of the step; finished layers are kept, so the next build continues from them".to_owned()
             }
-            Self::Running(_) => "wait for it, or build with another --cache".to_owned(),
-            Self::Tool(ToolError::Files(_)) => "make room, or choose another folder with --cache and --to".to_owned(),
+            Self::Running(_) => "wait for the other build, or use another --cache".to_owned(),
+            Self::Tool(ToolError::Files(_)) => "free up disk space, or choose other folders with --cache and --to".to_owned(),
             Self::Pack(error) => error.hint().to_owned(),
             Self::Faulty(_) => {
-                "`gpuaas image lint FILE` names the fix of each; of a whole disk, build it with --maas-filetype tgz first"
+                "run `gpuaas image lint FILE` to see the fix of each fault; for a whole disk, build it with --maas-filetype tgz first"
                     .to_owned()
             }
         }
@@ -122,15 +122,15 @@ mod tests {
     fn a_program_that_is_not_there_is_named_with_its_package() {
         let error = BuildError::Tool(ToolError::Missing("qemu-img"));
         assert_eq!(error.code(), "image_build_impossible_here");
-        assert!(error.hint().starts_with("`apt-get install qemu-utils`"), "{}", error.hint());
+        assert!(error.hint().starts_with("run `apt-get install qemu-utils`"), "{}", error.hint());
     }
 
     #[test]
     fn a_program_that_fails_is_a_step_that_can_be_taken_again() {
         let error: BuildError = ToolError::Step { step: "try", output: "so".to_owned() }.into();
         assert_eq!((error.code(), error.to_string().as_str()), ("image_build_failed", "try: so"));
-        assert!(error.hint().contains("layers that are done are kept"));
+        assert!(error.hint().contains("finished layers are kept"));
         let error: BuildError = ToolError::TimedOut { step: "wait", seconds: 1 }.into();
-        assert_eq!(error.to_string(), "wait did not end within 1 s");
+        assert_eq!(error.to_string(), "wait: timed out after 1 s");
     }
 }

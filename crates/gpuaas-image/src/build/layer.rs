@@ -150,7 +150,7 @@ mod tests {
         let store = LayerStore::open(folder.path()).unwrap();
         let running = LayerStore::open(folder.path()).err().unwrap();
         assert_eq!(running.code(), "image_build_running");
-        assert_eq!(running.hint(), "wait for it, or build with another --cache");
+        assert_eq!(running.hint(), "wait for the other build, or use another --cache");
         let other = tempfile::tempdir().unwrap();
         LayerStore::open(other.path()).unwrap();
         let stopped = store.layer("k", |tree| {

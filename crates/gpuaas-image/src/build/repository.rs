@@ -51,7 +51,7 @@ impl SignedRepository {
         if let Some(odd) = keys.fingerprints.iter().find(|found| !is_known(found)) {
             let wanted = self.fingerprints.join(" or ");
             return Err(self.untrusted(format!(
-                "{} serves the key {odd}, and the recipe wants {wanted}",
+                "{} serves the key {odd}, but the recipe expects {wanted}",
                 self.key_url
             )));
         }
@@ -107,7 +107,7 @@ impl Keys {
         };
         let fingerprints = primary_fingerprints(&listed);
         if fingerprints.is_empty() {
-            return Err("there is no key in its file of keys".to_owned());
+            return Err("its key file contains no key".to_owned());
         }
         Ok(Self { text: text.trim().to_owned(), fingerprints })
     }

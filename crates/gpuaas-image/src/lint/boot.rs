@@ -38,14 +38,14 @@ pub(super) const RULES: &[LintRule] = &[
         severity: Error,
         reason: "/boot/efi is not empty",
         breaks: "curtin, extract: the EFI partition is mounted there and is FAT, so tar cannot set owners and fails",
-        fix: "leave what is below /boot/efi out of the archive; curtin installs the boot loader",
+        fix: "exclude the contents of /boot/efi from the archive; curtin installs the boot loader",
         check: |image| path_if(image.index.below("boot/efi/").next().is_some(), "/boot/efi"),
     },
     LintRule {
         code: "curtin_marker_in_tgz",
         severity: Error,
         reason: "/curtin has no hook, so it marks the root of a whole-disk image",
-        breaks: "curtin, block-meta: nothing today; the folder is on every host, and says that the archive was made for another file type",
+        breaks: "curtin, block-meta: no effect today; every host gets the folder, which suggests that the archive was built for another file type",
         fix: "delete /curtin, or put the image's own curtin-hooks into it",
         check: |image| path_if(image.has("curtin") && !image.has(HOOK), "/curtin"),
     },
@@ -53,22 +53,22 @@ pub(super) const RULES: &[LintRule] = &[
         code: "curtin_hook_foreign",
         severity: Error,
         reason: "/curtin/curtin-hooks neither calls curtin's own steps nor installs a boot loader",
-        breaks: "curtin, curthooks: it runs this instead of all its own steps, and the host has no fstab and no boot loader",
-        fix: "use the hook that the build writes, or call builtin_curthooks, or delete the hook",
+        breaks: "curtin, curthooks: curtin runs this hook instead of its own steps, so the host gets no fstab and no boot loader",
+        fix: "use the hook that the build writes, call builtin_curthooks, or delete the hook",
         check: |image| path_if(hook_kind(image) == HookKind::Incomplete, "/curtin/curtin-hooks"),
     },
     LintRule {
         code: "curtin_hook_unknown",
         severity: Warning,
-        reason: "/curtin/curtin-hooks is not the build's own, and the kernel is not pinned by it",
-        breaks: "curtin, installing-kernel: nothing, if the hook does what curtin's own steps do; it may install another kernel than the image's",
+        reason: "/curtin/curtin-hooks is not the hook of the build and does not pin the kernel",
+        breaks: "curtin, installing-kernel: no effect if the hook does what curtin's own steps do; it may install a kernel other than the image's",
         fix: "use the hook that the build writes, which pins the kernel and calls curtin's own steps",
         check: |image| path_if(hook_kind(image) == HookKind::Foreign, "/curtin/curtin-hooks"),
     },
     LintRule {
         code: "curtin_hook_not_executable",
         severity: Error,
-        reason: "/curtin/curtin-hooks cannot be run",
+        reason: "/curtin/curtin-hooks is not executable",
         breaks: "curtin, curthooks: permission denied",
         fix: "give it mode 0755",
         check: |image| {
@@ -81,9 +81,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "kernel_arguments_rewritten",
         severity: Error,
-        reason: "kernel arguments stand where curtin writes its own",
-        breaks: "curtin, setup_grub: it replaces GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub and disables 50-cloudimg-settings.cfg, and the arguments are gone",
-        fix: "put them into GRUB_CMDLINE_LINUX, in a file of their own in /etc/default/grub.d",
+        reason: "kernel arguments are set where curtin overwrites them",
+        breaks: "curtin, setup_grub: curtin replaces GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub and disables 50-cloudimg-settings.cfg, so the arguments are lost",
+        fix: "set them in GRUB_CMDLINE_LINUX, in a separate file in /etc/default/grub.d",
         check: |image| {
             let settings = grub_settings(image).into_iter();
             let lost = settings.filter(|one| {
@@ -97,9 +97,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "kernel_arguments_missing",
         severity: Error,
-        reason: "a kernel argument that the image is for is set nowhere",
-        breaks: "first boot: there are no IOMMU groups, and no slice becomes ready without a second boot",
-        fix: "put it into GRUB_CMDLINE_LINUX, in a file of its own in /etc/default/grub.d",
+        reason: "a kernel argument that the image requires is not set",
+        breaks: "first boot: the host has no IOMMU groups, and slices become ready only after a second boot",
+        fix: "set it in GRUB_CMDLINE_LINUX, in a separate file in /etc/default/grub.d",
         check: |image| {
             let settings = kernel_settings(image).into_iter();
             let kept = settings.filter(|one| !one.is_replaced());

@@ -54,8 +54,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "grub_names_build_disk",
         severity: Error,
-        reason: "GRUB's defaults or kernel arguments name a disk or a partition of the build",
-        breaks: "first boot: MAAS made new partitions with new UUIDs, and the kernel panics without a root or waits for a disk that does not exist",
+        reason: "GRUB's defaults or kernel arguments name a disk or a partition of the build machine",
+        breaks: "first boot: MAAS created new partitions with new UUIDs, so the kernel panics without a root or waits for a disk that does not exist",
         fix: "delete the setting at the end of the build; update-grub finds the machine's own root",
         check: |image| {
             let named = kernel_settings(image).into_iter().filter(|one| !one.is_replaced());
@@ -71,17 +71,17 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "build_disk_named",
         severity: Warning,
-        reason: "a file names swap, encrypted disks, RAID, LVM or other disks of the build",
-        breaks: "each boot: it waits 30 to 90 seconds for disks that do not exist, or ignores those that do",
+        reason: "a file names swap, encrypted disks, RAID, LVM or other disks of the build machine",
+        breaks: "each boot: the host waits 30 to 90 seconds for disks that do not exist, or ignores disks that do",
         fix: "delete the file or its lines at the end of the build",
         check: |image| absolute(disk_files(image)),
     },
     LintRule {
         code: "debconf_names_build_disk",
         severity: Warning,
-        reason: "debconf remembers a disk of the build as an answer",
-        breaks: "the next update of GRUB on a BIOS host: it fails or asks, dpkg stays half configured, and unattended upgrades stop",
-        fix: "echo 'grub-pc grub-pc/install_devices multiselect' | debconf-set-selections, at the end of the build",
+        reason: "debconf stores a disk of the build machine as an answer",
+        breaks: "next GRUB update on a BIOS host: it fails or prompts, dpkg stays half-configured, and unattended upgrades stop",
+        fix: "run echo 'grub-pc grub-pc/install_devices multiselect' | debconf-set-selections at the end of the build",
         check: |image| {
             let files =
                 ["config.dat", "config.dat-old"].map(|name| format!("var/cache/debconf/{name}"));

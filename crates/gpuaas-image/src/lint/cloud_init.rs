@@ -35,8 +35,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "cloud_init_state_left",
         severity: Error,
-        reason: "cloud-init has run in the image",
-        breaks: "first boot: it takes what it had cached for the machine's own, and modules that run once per instance do not run",
+        reason: "cloud-init has already run in the image",
+        breaks: "first boot: cloud-init uses its cached data as if it were this machine's, and modules that run once per instance do not run",
         fix: "run cloud-init clean --logs at the end of the build",
         check: |image| {
             let folders = ["instance", "instances", "sem", "data"];
@@ -56,24 +56,24 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "cloud_init_disabled",
         severity: Error,
-        reason: "cloud-init is switched off, or may not configure the network or read user-data",
+        reason: "cloud-init is disabled, or not allowed to configure the network or read user-data",
         breaks: "first boot: the host has no address or never asks MAAS for user-data, and does not become Deployed",
-        fix: "remove what the finding's file says: a mask, a policy of ds-identify, a kernel argument, network: {config: disabled}",
+        fix: "remove the setting from the file in the finding: a mask, a ds-identify policy, a kernel argument, or network: {config: disabled}",
         check: |image| absolute(switched_off(image)),
     },
     LintRule {
         code: "datasource_excludes_maas",
         severity: Error,
-        reason: "cloud-init is bound to sources other than MAAS",
-        breaks: "first boot: it never finds MAAS' metadata, and the machine does not become Deployed",
-        fix: "remove the setting from the finding's file, or add MAAS to it",
+        reason: "cloud-init is restricted to data sources other than MAAS",
+        breaks: "first boot: cloud-init never finds the MAAS metadata, and the machine does not become Deployed",
+        fix: "remove the setting from the file in the finding, or add MAAS to it",
         check: |image| absolute(bound_elsewhere(image)),
     },
     LintRule {
         code: "maas_datasource_left",
         severity: Error,
-        reason: "the image has the MAAS metadata URL or keys of another machine",
-        breaks: "first boot: the host speaks for that machine, or is refused, and does not become Deployed",
+        reason: "the image contains the MAAS metadata URL or keys of another machine",
+        breaks: "first boot: the host identifies itself as that machine, or is rejected, and does not become Deployed",
         fix: "delete the file at the end of the build; curtin writes the machine's own",
         check: |image| {
             let files = cloud_configs(image).filter(CloudConfig::names_metadata);
@@ -83,9 +83,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "cloud_init_ignores_maas",
         severity: Error,
-        reason: "the package cloud-init does not apply the URL and keys that curtin sets for it",
-        breaks: "first boot: Debian's package reads them at its first installation only, with a python that does not exist; cloud-init finds no data source, and the machine stays Deploying",
-        fix: "pack the hook that the build writes, which writes the data source; or install upstream's package of cloud-init",
+        reason: "the cloud-init package does not apply the URL and keys that curtin sets for it",
+        breaks: "first boot: Debian's package reads them only at its first installation, with a Python that does not exist; cloud-init finds no data source, and the machine stays Deploying",
+        fix: "pack the hook that the build writes, which configures the data source, or install the upstream cloud-init package",
         check: |image| {
             let is_wrong = image.has_package("cloud-init")
                 && !applies_answers(image)

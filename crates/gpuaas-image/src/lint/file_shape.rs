@@ -97,12 +97,12 @@ impl FileShape {
             }
         };
         let name = declared.name();
-        (!is_same).then(|| format!("the file is {}, and the type {name} means {text}", self.text()))
+        (!is_same).then(|| format!("the file is {}, but the type {name} means {text}", self.text()))
     }
 
     fn text(self) -> String {
         match self {
-            Self::Unknown => "of an unknown kind".to_owned(),
+            Self::Unknown => "of an unknown type".to_owned(),
             Self::Other(name) => name.to_owned(),
             Self::Compressed(compressor, content) => {
                 let end = compressor.name();
@@ -122,10 +122,10 @@ fn uncompressed(begin: &[u8]) -> FileShape {
         return FileShape::Other(name);
     }
     if is_tar(begin) {
-        return FileShape::Other("a tar archive that is not compressed");
+        return FileShape::Other("an uncompressed tar archive");
     }
     if is_disk(begin) {
-        return FileShape::Other("a disk that is not compressed");
+        return FileShape::Other("an uncompressed disk");
     }
     FileShape::Unknown
 }
@@ -173,15 +173,15 @@ mod tests {
             shape.differs_from(ImageFileType::find(name).unwrap()).unwrap_or_default()
         };
         let disk = FileShape::Compressed(DiskCompressor::Gzip, ShapeContent::Disk);
-        let text = "the file is a gz of a disk, and the type ddtgz means a tar.gz of a disk";
+        let text = "the file is a gz of a disk, but the type ddtgz means a tar.gz of a disk";
         assert_eq!(told(disk, "ddtgz"), text);
         assert_eq!(told(disk, "ddgz"), "");
         let archive = FileShape::Compressed(DiskCompressor::Gzip, ShapeContent::DiskInTar);
-        let text = "the file is a tar.gz of a disk, and the type ddgz means a gz of a disk";
+        let text = "the file is a tar.gz of a disk, but the type ddgz means a gz of a disk";
         assert_eq!(told(archive, "ddgz"), text);
         let files = FileShape::Compressed(DiskCompressor::Xz, ShapeContent::Files);
         let text =
-            "the file is a tar.xz of files, and the type tgz means a tar.gz of a root file system";
+            "the file is a tar.xz of files, but the type tgz means a tar.gz of a root file system";
         assert_eq!(told(files, "tgz"), text);
         assert!(told(FileShape::Other("a qcow2 disk"), "ddgz").contains("a qcow2 disk"));
         assert_eq!(told(FileShape::Unknown, "tgz"), "");

@@ -61,9 +61,9 @@ const IDENTITIES: [(&str, Identity); 30] = [
 pub(super) const RULES: &[LintRule] = &[LintRule {
     code: "host_identity_left",
     severity: Error,
-    reason: "the image has the identity of one host",
-    breaks: "first boot: every host shows the same one; a storage array takes two hosts for one and tears sessions down, and daemons take each other's place",
-    fix: "delete the file at the end of the build; the package or the first boot makes another (iSCSI: GenerateName=yes)",
+    reason: "the image contains the identity of one host",
+    breaks: "first boot: every host has the same identity; a storage array treats two hosts as one and drops sessions, and daemons replace each other",
+    fix: "delete the file at the end of the build; the package or the first boot creates a new one (iSCSI: GenerateName=yes)",
     check: |image| {
         let found = IDENTITIES.iter().flat_map(|(path, how)| {
             let files: Vec<&str> = match path.ends_with('/') {

@@ -46,33 +46,33 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "entry_outside",
         severity: Error,
-        reason: "a name of the archive is absolute or leaves the root",
-        breaks: "curtin, extract: tar strips or refuses such names and ends with an error",
+        reason: "a path in the archive is absolute or leads out of the root",
+        breaks: "curtin, extract: tar strips or rejects such paths and fails",
         fix: "pack the tree with `gpuaas image pack DIR --to FILE`",
         check: |image| faults(image, NameFault::Outside),
     },
     LintRule {
         code: "entry_twice",
         severity: Warning,
-        reason: "the archive has a name twice",
-        breaks: "curtin, extract: the later one wins, which need not be the one that was tried",
-        fix: "pack the tree with `gpuaas image pack DIR --to FILE`, not by adding to an archive",
+        reason: "the archive contains a path twice",
+        breaks: "curtin, extract: the later entry wins, which may not be the one that was tested",
+        fix: "pack the tree with `gpuaas image pack DIR --to FILE` instead of adding to an archive",
         check: |image| faults(image, NameFault::Twice),
     },
     LintRule {
         code: "hard_link_broken",
         severity: Error,
-        reason: "a hard link comes before its file, or without it",
-        breaks: "curtin, extract: tar cannot link, and ends with an error",
+        reason: "a hard link comes before its file, or its file is missing",
+        breaks: "curtin, extract: tar cannot create the link and fails",
         fix: "pack the whole tree at once with `gpuaas image pack DIR --to FILE`",
         check: |image| faults(image, NameFault::LinkWithoutFile),
     },
     LintRule {
         code: "owner_shifted",
         severity: Error,
-        reason: "what is root's belongs to somebody else",
-        breaks: "first boot: sshd, sudo and systemd refuse files that are not root's",
-        fix: "build and pack as root, outside of a user namespace",
+        reason: "a file that root must own has another owner",
+        breaks: "first boot: sshd, sudo and systemd reject files that root does not own",
+        fix: "build and pack as root, outside a user namespace",
         check: |image| {
             let is_other =
                 |path: &&&str| image.index.entry(path).is_some_and(|entry| entry.uid != 0);
@@ -82,9 +82,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "setuid_lost",
         severity: Error,
-        reason: "a program is not setuid any more",
-        breaks: "first boot: nobody but root can use sudo, su or passwd",
-        fix: "pack with modes (tar -p, or `gpuaas image pack DIR --to FILE`), and not from a file system mounted nosuid",
+        reason: "a program has lost its setuid bit",
+        breaks: "first boot: only root can use sudo, su or passwd",
+        fix: "keep the modes when packing (tar -p, or `gpuaas image pack DIR --to FILE`), and do not pack from a file system mounted nosuid",
         check: |image| {
             let is_lost = |(path, package): &&(&str, &str)| {
                 let entry = image.index.entry(path).filter(|entry| entry.kind == IndexedKind::File);
@@ -97,8 +97,8 @@ pub(super) const RULES: &[LintRule] = &[
         code: "capability_lost",
         severity: Error,
         reason: "a program has lost its file capability",
-        breaks: "first boot: ping and the like fail for everybody but root, checks of the fabric among them",
-        fix: "pack with extended attributes (tar --xattrs --xattrs-include=*, or `gpuaas image pack DIR --to FILE`)",
+        breaks: "first boot: programs such as ping fail for every user but root, and so do fabric checks",
+        fix: "keep extended attributes when packing (tar --xattrs --xattrs-include=*, or `gpuaas image pack DIR --to FILE`)",
         check: |image| {
             let is_lost = |(path, script): &&(&str, &str)| {
                 let sets = image.index.text(script).is_some_and(|text| text.contains("setcap"));
@@ -114,9 +114,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "device_as_file",
         severity: Error,
-        reason: "a device has become a file",
-        breaks: "first boot: what runs before devtmpfs is mounted writes into a file",
-        fix: "do not unpack the tree with a program that cannot make devices; leave /dev empty",
+        reason: "a device node has become a regular file",
+        breaks: "first boot: programs that run before devtmpfs is mounted write into a file",
+        fix: "do not unpack the tree with a program that cannot create devices; leave /dev empty",
         check: |image| {
             let files = image.leaves("dev/").filter(|(_, entry)| entry.kind == IndexedKind::File);
             absolute(files.map(|(path, _)| path))
@@ -125,7 +125,7 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "sticky_bit_lost",
         severity: Error,
-        reason: "a folder for everybody has lost its sticky bit",
+        reason: "a world-writable folder has lost its sticky bit",
         breaks: "first boot: users can delete each other's files, and programs refuse to use it",
         fix: "give /tmp and /var/tmp mode 1777",
         check: |image| {
@@ -140,8 +140,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "overlay_left",
         severity: Error,
-        reason: "the tree is the upper layer of an overlay, not the merged one",
-        breaks: "curtin, extract: files that were deleted in the build become devices, and files below are missing",
+        reason: "the tree is the upper layer of an overlay, not the merged tree",
+        breaks: "curtin, extract: files deleted in the build become devices, and files of the lower layers are missing",
         fix: "pack the merged mount, not its upper folder",
         check: |image| {
             let zero = IndexedKind::CharacterDevice(DeviceNumber { major: 0, minor: 0 });
@@ -155,9 +155,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "virtual_files_left",
         severity: Error,
-        reason: "files of the builder's kernel are in the image",
-        breaks: "curtin, extract: they are written to the disk, below what is mounted over them for ever",
-        fix: "unmount /proc and /sys of the tree before it is packed",
+        reason: "the image contains files of the build machine's kernel",
+        breaks: "curtin, extract: they are written to the disk and stay hidden below the mounts",
+        fix: "unmount /proc and /sys in the tree before packing it",
         check: |image| {
             let below = |folder: &&str| image.index.below(folder).next().is_some();
             let folders = ["proc/", "sys/"];
@@ -172,8 +172,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "usr_merge_broken",
         severity: Error,
-        reason: "some of /bin, /sbin and /lib are links into /usr and others are folders",
-        breaks: "curtin, extract: programs are in one place and what looks for them in the other",
+        reason: "some of /bin, /sbin and /lib are links into /usr, and others are folders",
+        breaks: "curtin, extract: programs are stored in one place and looked up in the other",
         fix: "pack links as links; do not copy files over a merged tree",
         check: |image| {
             let kinds = |is_wanted: fn(&IndexedKind) -> bool| {
@@ -191,9 +191,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "too_large_for_disk",
         severity: Error,
-        reason: "the image fills the site's boot disk",
+        reason: "the image is too large for the site's boot disk",
         breaks: "curtin, extract: no space left on device",
-        fix: "take packages out of the recipe, or deploy to machines with larger disks",
+        fix: "remove packages from the recipe, or deploy to machines with larger disks",
         check: |image| {
             let room = image.options.boot_disk_bytes.map(|disk| disk / 100 * FILLABLE_HUNDREDTHS);
             path_if(room.is_some_and(|room| image.index.tree_bytes() > room), "/")
@@ -202,9 +202,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "too_large_for_rack_cache",
         severity: Error,
-        reason: "the archive does not fit the room of the rack controllers",
-        breaks: "MAAS, deploying: a rack controller cannot store the image, and machines download nothing",
-        fix: "take packages out of the recipe, or make room on the rack controllers",
+        reason: "the archive is too large for the storage of the rack controllers",
+        breaks: "MAAS, deploying: a rack controller cannot store the image, so machines cannot download it",
+        fix: "remove packages from the recipe, or free up space on the rack controllers",
         check: |image| {
             let room = image.options.rack_cache_bytes;
             path_if(room.is_some_and(|room| image.archive_bytes > room), "/")

@@ -16,7 +16,7 @@ pub(super) const RULES: &[LintRule] = &[
         code: "kernel_missing",
         severity: Error,
         reason: "the image has no kernel",
-        breaks: "curtin, installing-kernel: it has to fetch one, which no build has tried with the image's drivers",
+        breaks: "curtin, installing-kernel: curtin has to download a kernel that no build has tested with the image's drivers",
         fix: "add linux-generic (Debian: linux-image-amd64) to the recipe's packages",
         check: |image| path_if(image.kernels.is_empty(), "/boot"),
     },
@@ -24,8 +24,8 @@ pub(super) const RULES: &[LintRule] = &[
         code: "kernel_several",
         severity: Error,
         reason: "the image has more than one kernel",
-        breaks: "first boot: grub takes the newest version, which need not be the one that drivers were built for",
-        fix: "purge every linux-image package but the newest at the end of the build",
+        breaks: "first boot: GRUB boots the newest version, which may not be the one that the drivers were built for",
+        fix: "purge every linux-image package except the newest at the end of the build",
         check: |image| {
             let is_wrong = image.kernels.len() > 1;
             let names = image.kernels.iter().map(|version| format!("boot/vmlinuz-{version}"));
@@ -43,8 +43,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "kernel_modules_missing",
         severity: Error,
-        reason: "a kernel's modules are not there or have no modules.dep",
-        breaks: "curtin, setup_grub: update-initramfs makes an initrd without drivers, and the first boot finds no disk",
+        reason: "a kernel's modules are missing or have no modules.dep",
+        breaks: "curtin, setup_grub: update-initramfs builds an initrd without drivers, and the first boot finds no disk",
         fix: "install linux-modules-VERSION and run depmod VERSION",
         check: |image| {
             let merged = |version: &str| format!("usr/lib/modules/{version}/modules.dep");
@@ -57,7 +57,7 @@ pub(super) const RULES: &[LintRule] = &[
         code: "kernel_headers_missing",
         severity: Error,
         reason: "a kernel has no headers",
-        breaks: "curtin, installing-kernel: the packages' DKMS hook builds nothing and ends with an error",
+        breaks: "curtin, installing-kernel: the packages' DKMS hook builds nothing and fails",
         fix: "install linux-headers-VERSION of the same version as the kernel",
         check: |image| {
             missing_of_kernels(image, |version| format!("usr/src/linux-headers-{version}"))
@@ -66,9 +66,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "dkms_not_built",
         severity: Error,
-        reason: "a module of DKMS was not built for the kernel",
-        breaks: "first boot: the host comes up without its driver; curtin, installing-kernel: the hook tries the build again, in the middle of a deploy",
-        fix: "run dkms autoinstall -k VERSION in the build and read why it fails",
+        reason: "a DKMS module was not built for the kernel",
+        breaks: "first boot: the host comes up without its driver; curtin, installing-kernel: the hook retries the build during the deploy",
+        fix: "run dkms autoinstall -k VERSION in the build and check why it fails",
         check: |image| {
             let modules = dkms_modules(image).into_iter();
             modules.filter(|module| module.built.is_empty()).map(|module| module.folder).collect()
@@ -77,8 +77,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "dkms_not_installed",
         severity: Error,
-        reason: "a module of DKMS was built and is not installed",
-        breaks: "first boot: depmod knows no such module, and the host comes up without its driver",
+        reason: "a DKMS module was built but is not installed",
+        breaks: "first boot: depmod does not know the module, and the host comes up without its driver",
         fix: "run dkms install MODULE/VERSION -k KERNEL --force in the build",
         check: |image| {
             let is_left = |module: &DkmsModule| {
@@ -92,9 +92,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "dkms_unpinned_kernel",
         severity: Error,
-        reason: "the image has modules of DKMS, and nothing keeps curtin from installing another kernel",
-        breaks: "curtin, installing-kernel: linux-generic brings the archive's newest kernel and headers, DKMS builds for it, and where that fails the deploy fails",
-        fix: "put the image's own /curtin/curtin-hooks in, which pins the kernel and then calls curtin's own steps; or leave such drivers to the site bundle",
+        reason: "the image has DKMS modules, and nothing stops curtin from installing another kernel",
+        breaks: "curtin, installing-kernel: linux-generic installs the archive's newest kernel and headers, and DKMS builds for it; if that fails, the deploy fails",
+        fix: "add the image's own /curtin/curtin-hooks, which pins the kernel and then calls curtin's own steps, or leave such drivers to the site bundle",
         check: |image| {
             let modules = dkms_modules(image);
             path_if(!modules.is_empty() && !image.has(HOOK), "/var/lib/dkms")

@@ -16,16 +16,16 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "fstab_left",
         severity: Error,
-        reason: "/etc/fstab names file systems",
-        breaks: "first boot: where curtin has none of its own to write, systemd waits 90 seconds for the disks of the build",
-        fix: "empty it at the end of the build; curtin writes the machine's",
+        reason: "/etc/fstab lists file systems",
+        breaks: "first boot: if curtin writes no fstab of its own, systemd waits 90 seconds for the build's disks",
+        fix: "empty it at the end of the build; curtin writes the machine's own",
         check: |image| path_if(image.lines("etc/fstab").next().is_some(), "/etc/fstab"),
     },
     LintRule {
         code: "swap_left",
         severity: Error,
-        reason: "a swap file is in the image",
-        breaks: "curtin, extract: each deploy downloads it, and curtin's setting-up-swap makes another",
+        reason: "the image contains a swap file",
+        breaks: "curtin, extract: each deploy downloads it, and curtin's setting-up-swap creates another",
         fix: "delete it at the end of the build",
         check: |image| {
             let names = ["swapfile", "swap.img", "swap"];
@@ -35,9 +35,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "network_config_left",
         severity: Error,
-        reason: "the network configuration of another machine is in the image",
-        breaks: "first boot: it is merged with the one of MAAS, and the host waits for ports that it does not have",
-        fix: "delete it at the end of the build; cloud-init writes the machine's",
+        reason: "the image contains the network configuration of another machine",
+        breaks: "first boot: it is merged with the configuration from MAAS, and the host waits for ports that it does not have",
+        fix: "delete it at the end of the build; cloud-init writes the machine's own",
         check: |image| {
             let below = |folder: &'static str, end: &'static str| {
                 let files = image.leaves(folder).map(|(path, _)| path);
@@ -63,8 +63,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "machine_id_left",
         severity: Error,
-        reason: "the image has a machine id",
-        breaks: "first boot: all hosts have the same one, so they ask for the same DHCP lease, and journals and agents take them for one host",
+        reason: "the image contains a machine ID",
+        breaks: "first boot: all hosts have the same ID, so they request the same DHCP lease, and journals and agents treat them as one host",
         fix: "empty /etc/machine-id (or write uninitialized), and link /var/lib/dbus/machine-id to it",
         check: |image| {
             let is_set = |path: &&str| {
@@ -79,8 +79,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "random_seed_left",
         severity: Error,
-        reason: "the image has a random seed",
-        breaks: "first boot: all hosts begin with the same one, and keys that are made early may be equal",
+        reason: "the image contains a random seed",
+        breaks: "first boot: all hosts start with the same seed, and keys that are generated early may be equal",
         fix: "delete /var/lib/systemd/random-seed at the end of the build",
         check: |image| {
             let names = [
@@ -94,8 +94,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "ssh_host_key_left",
         severity: Error,
-        reason: "the image has ssh host keys",
-        breaks: "first boot: cloud-init leaves keys alone that are there, and whoever has the image can pass for every host",
+        reason: "the image contains SSH host keys",
+        breaks: "first boot: cloud-init keeps existing keys, and anyone with the image can impersonate every host",
         fix: "delete /etc/ssh/ssh_host_* at the end of the build",
         check: |image| {
             let keys = image.leaves("etc/ssh/").map(|(path, _)| path);
@@ -105,16 +105,16 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "credential_left",
         severity: Error,
-        reason: "the image has a credential",
-        breaks: "every host, and whoever can read the image in MAAS, has it",
-        fix: "delete it at the end of the build; what a host needs comes with its user-data",
+        reason: "the image contains a credential",
+        breaks: "every host has it, and so does everyone who can read the image in MAAS",
+        fix: "delete it at the end of the build; a host gets what it needs through user-data",
         check: |image| absolute(credentials(image)),
     },
     LintRule {
         code: "password_left",
         severity: Error,
-        reason: "an account of the image has a password",
-        breaks: "every host can be entered with it",
+        reason: "an account in the image has a password",
+        breaks: "anyone who knows it can log in to every host",
         fix: "lock the account (passwd -l) at the end of the build",
         check: |image| {
             let has_password = |line: &str| {
@@ -127,16 +127,16 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "host_state_left",
         severity: Error,
-        reason: "the image has what one host's bootstrap made",
-        breaks: "first boot: devices, bridges or tokens of another host are there before the machine's own",
-        fix: "leave it to the site bundle; an image has no VFIO binding, virtual function, bridge or token",
+        reason: "the image contains files that one host's bootstrap created",
+        breaks: "first boot: devices, bridges or tokens of another host exist before the machine's own",
+        fix: "leave them to the site bundle; an image must not contain VFIO bindings, virtual functions, bridges or tokens",
         check: |image| absolute(host_state(image)),
     },
     LintRule {
         code: "resolv_conf_left",
         severity: Error,
-        reason: "/etc/resolv.conf names the servers of the build",
-        breaks: "first boot: names are asked of servers that the machine need not reach",
+        reason: "/etc/resolv.conf lists the name servers of the build machine",
+        breaks: "first boot: the host queries name servers that it may not be able to reach",
         fix: "make it a link to ../run/systemd/resolve/stub-resolv.conf, or leave it out",
         check: |image| {
             let mut lines = image.lines("etc/resolv.conf");
@@ -146,8 +146,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "hostname_left",
         severity: Warning,
-        reason: "/etc/hostname names the machine of the build",
-        breaks: "first boot: the name is in logs until cloud-init sets the machine's",
+        reason: "/etc/hostname contains the name of the build machine",
+        breaks: "first boot: logs show that name until cloud-init sets the machine's own",
         fix: "delete it or write localhost at the end of the build",
         check: |image| {
             let name = image.index.text("etc/hostname").unwrap_or_default().trim();
@@ -157,9 +157,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "sshd_ignores_drop_ins",
         severity: Warning,
-        reason: "sshd does not read /etc/ssh/sshd_config.d, or something before it counts first",
-        breaks: "first boot: what bundles write there has no effect, so passwords may stay allowed; the first value of a setting counts",
-        fix: "begin /etc/ssh/sshd_config with Include /etc/ssh/sshd_config.d/*.conf",
+        reason: "sshd does not read /etc/ssh/sshd_config.d, or an earlier setting overrides it",
+        breaks: "first boot: what bundles write there has no effect, so passwords may stay allowed; sshd uses the first value of a setting",
+        fix: "start /etc/ssh/sshd_config with Include /etc/ssh/sshd_config.d/*.conf",
         check: |image| {
             let path = "etc/ssh/sshd_config";
             let is_read = !image.has_package("openssh-server")

@@ -81,9 +81,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "system_mode_wrong",
         severity: Error,
-        reason: "a folder or a file that everybody needs is closed to everybody but root",
-        breaks: "first boot: services that run as their own user (dbus, resolved, sshd's separation, apt, chrony) reach nothing, and the machine never becomes Deployed",
-        fix: "chmod 755 the folders and 644 the files before packing, the root of the tree too; mktemp -d makes it 0700, and umask 077 all of it",
+        reason: "only root can access a folder or file that every user needs",
+        breaks: "first boot: services that run as their own user (dbus, resolved, sshd's privilege separation, apt, chrony) cannot access their files, and the machine never becomes Deployed",
+        fix: "before packing, set folders to 755 and files to 644, including the root of the tree; mktemp -d creates it with 0700, and umask 077 affects the whole tree",
         check: |image| {
             let folders = FOLDERS.iter().map(|path| (*path, 0o555));
             let files = FILES.iter().map(|path| (*path, 0o444));
@@ -95,9 +95,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "system_mode_open",
         severity: Error,
-        reason: "a folder or a file of root's may be written, or a secret read, by others",
-        breaks: "first boot: any user takes the host over; sshd, sudo and systemd refuse such files",
-        fix: "chmod go-w the folders, and 0640 what has passwords, before packing",
+        reason: "other users can write a folder or file of root, or read a secret",
+        breaks: "first boot: any user can take over the host; sshd, sudo and systemd reject such files",
+        fix: "before packing, run chmod go-w on the folders and chmod 0640 on files with passwords",
         check: |image| {
             // A folder for everybody has the sticky bit, and a rule of its own.
             let folders = FOLDERS.iter().map(|path| (*path, 0o002));

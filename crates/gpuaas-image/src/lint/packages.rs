@@ -13,8 +13,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "os_release_missing",
         severity: Error,
-        reason: "/etc/os-release says nothing",
-        breaks: "curtin, curthooks: it cannot tell the distribution, and stops",
+        reason: "/etc/os-release is missing or names no distribution",
+        breaks: "curtin, curthooks: curtin cannot identify the distribution and stops",
         fix: "install base-files",
         check: |image| {
             let named = ["etc/os-release", "usr/lib/os-release"];
@@ -25,7 +25,7 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "architecture_mismatch",
         severity: Error,
-        reason: "the packages are for another architecture than the machines",
+        reason: "the packages are for a different architecture than the machines",
         breaks: "curtin, curthooks: nothing runs in the target (exec format error)",
         fix: "build the image for the architecture that it is uploaded as",
         check: |image| {
@@ -37,7 +37,7 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "dpkg_missing",
         severity: Error,
-        reason: "dpkg knows no package",
+        reason: "dpkg lists no packages",
         breaks: "curtin, installing-missing-packages: apt-get installs nothing into such a target",
         fix: "pack the whole root file system, with /var/lib/dpkg",
         check: |image| path_if(image.packages.is_empty(), STATUS),
@@ -45,9 +45,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "dpkg_unhealthy",
         severity: Error,
-        reason: "a package is installed in part",
-        breaks: "curtin, installing-missing-packages and installing-kernel: apt-get ends with an error before it does anything",
-        fix: "run dpkg --configure -a and apt-get -f install in the build; let it fail where they do",
+        reason: "a package is only partly installed",
+        breaks: "curtin, installing-missing-packages and installing-kernel: apt-get fails before it does anything",
+        fix: "run dpkg --configure -a and apt-get -f install in the build; if they fail, fail the build",
         check: |image| {
             let is_partial = image.packages.values().any(|package| {
                 let states = ["installed", "config-files", "not-installed"];
@@ -59,7 +59,7 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "dpkg_journal_left",
         severity: Error,
-        reason: "dpkg was stopped in the middle of its work",
+        reason: "dpkg was interrupted",
         breaks: "curtin, installing-missing-packages: apt-get refuses until dpkg --configure -a has run",
         fix: "run dpkg --configure -a in the build",
         check: |image| {
@@ -73,7 +73,7 @@ pub(super) const RULES: &[LintRule] = &[
         severity: Error,
         reason: "a package that a deploy installs or changes is on hold",
         breaks: "curtin, installing-kernel and setup_grub: apt-get refuses to change held packages",
-        fix: "run apt-mark unhold on it; the hook of the image pins the kernel where it has to stay",
+        fix: "run apt-mark unhold on it; if the kernel must stay, the image's hook pins it",
         check: |image| {
             let held = image.packages.iter().filter(|(_, package)| package.wanted == "hold");
             path_if(held.map(|(name, _)| name).any(|name| is_of_boot(name)), STATUS)
@@ -83,7 +83,7 @@ pub(super) const RULES: &[LintRule] = &[
         code: "cloud_init_missing",
         severity: Error,
         reason: "cloud-init is not installed",
-        breaks: "first boot: nobody asks MAAS for user-data, and the machine never becomes Deployed",
+        breaks: "first boot: nothing fetches user-data from MAAS, and the machine never becomes Deployed",
         fix: "add cloud-init to the recipe's packages",
         check: |image| path_if(image.lacks_package("cloud-init"), STATUS),
     },
@@ -91,7 +91,7 @@ pub(super) const RULES: &[LintRule] = &[
         code: "netplan_missing",
         severity: Error,
         reason: "netplan is not installed",
-        breaks: "first boot: cloud-init writes a network configuration that nothing applies, and MAAS is not reached",
+        breaks: "first boot: cloud-init writes a network configuration that nothing applies, and the host cannot reach MAAS",
         fix: "add netplan.io to the recipe's packages",
         check: |image| path_if(image.lacks_package("netplan.io"), STATUS),
     },
@@ -99,7 +99,7 @@ pub(super) const RULES: &[LintRule] = &[
         code: "uefi_packages_missing",
         severity: Error,
         reason: "packages of the UEFI boot loader are not installed",
-        breaks: "curtin, installing-missing-packages: each deploy fetches them, and fails where the archive cannot be reached",
+        breaks: "curtin, installing-missing-packages: each deploy downloads them, and fails if the archive is unreachable",
         fix: "add efibootmgr, grub-efi-amd64, grub-efi-amd64-signed and shim-signed to the recipe's packages",
         check: |image| {
             let grub = format!("grub-efi-{}", image.options.architecture);
@@ -111,8 +111,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "initramfs_tools_missing",
         severity: Error,
-        reason: "nothing in the image makes an initrd",
-        breaks: "curtin, writing-etc-fstab and after: update-initramfs is not there, and the initrd is that of the build",
+        reason: "the image contains no tool that builds an initrd",
+        breaks: "curtin, writing-etc-fstab and later: update-initramfs is missing, and the host keeps the initrd of the build",
         fix: "add initramfs-tools (or dracut) to the recipe's packages",
         check: |image| {
             let makers = ["initramfs-tools", "dracut"];
@@ -122,7 +122,7 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "policy_rc_d_left",
         severity: Error,
-        reason: "the build's policy-rc.d is still there",
+        reason: "the image still contains the build's policy-rc.d",
         breaks: "first boot: packages that bundles install do not start their services",
         fix: "delete /usr/sbin/policy-rc.d at the end of the build",
         check: |image| path_if(image.has("usr/sbin/policy-rc.d"), "/usr/sbin/policy-rc.d"),
@@ -130,8 +130,8 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "diversion_left",
         severity: Error,
-        reason: "a program is diverted by hand",
-        breaks: "curtin, curthooks: it diverts start-stop-daemon itself, and takes back what the build had put there",
+        reason: "a program has a local diversion",
+        breaks: "curtin, curthooks: curtin diverts start-stop-daemon itself, and its cleanup undoes the build's diversion",
         fix: "run dpkg-divert --local --rename --remove on it at the end of the build",
         check: |image| {
             // Three lines each: what, whereto, and the package, which is a colon for an administrator.
@@ -145,8 +145,8 @@ pub(super) const RULES: &[LintRule] = &[
         code: "apt_proxy_left",
         severity: Error,
         reason: "the build's proxy is still set",
-        breaks: "curtin, installing-missing-packages: apt asks a proxy that the machines need not reach",
-        fix: "delete it at the end of the build; MAAS gives curtin the site's own",
+        breaks: "curtin, installing-missing-packages: apt uses a proxy that the machines may not reach",
+        fix: "delete it at the end of the build; MAAS gives curtin the site's proxy",
         check: |image| {
             let files = image.leaves("etc/apt/").map(|(path, _)| path);
             let is_configuration = |path: &&str| path.starts_with("etc/apt/apt.conf");
@@ -160,9 +160,9 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "third_party_source",
         severity: Error,
-        reason: "apt asks an archive that is not the distribution's",
-        breaks: "curtin, installing-missing-packages: it runs apt-get update with every source at every deploy, and one that does not answer fails it",
-        fix: "disable the source at the end of the build (Enabled: no), or excuse its host with --allow-source",
+        reason: "apt uses an archive that is not the distribution's",
+        breaks: "curtin, installing-missing-packages: every deploy runs apt-get update with every source, and fails if one does not answer",
+        fix: "disable the source at the end of the build (Enabled: no), or allow its host with --allow-source",
         check: |image| {
             let files = image.leaves("etc/apt/").filter(|(path, _)| {
                 *path == "etc/apt/sources.list" || path.starts_with("etc/apt/sources.list.d/")

@@ -136,19 +136,19 @@ pub fn faults() -> impl Iterator<Item = &'static PlantedFault> {
 const FAULTS: &[PlantedFault] = &[
     other(
         "archive_damaged",
-        "cut off in the middle",
+        "truncated in the middle",
         FaultPlant::Bytes(|bytes| bytes.truncate(bytes.len() / 2)),
     ),
     other(
         "archive_damaged",
-        "a bit of a checksum flipped",
+        "a flipped bit in a checksum",
         FaultPlant::Bytes(|bytes| {
             let at = bytes.len() - 6;
             bytes[at] ^= 1;
         }),
     ),
-    other("archive_damaged", "no gzip at all", FaultPlant::Bytes(|bytes| bytes.fill(b'x'))),
-    other("disk_image_for_layout", "a ddgz for the layout flat", FaultPlant::DiskForLayout),
+    other("archive_damaged", "not a gzip file", FaultPlant::Bytes(|bytes| bytes.fill(b'x'))),
+    other("disk_image_for_layout", "a ddgz for the flat layout", FaultPlant::DiskForLayout),
     other(
         "dd_root_marker_missing",
         "a ddgz whose root has no /curtin",
@@ -181,23 +181,23 @@ const FAULTS: &[PlantedFault] = &[
     ),
     gone!(
         "kernel_headers_missing",
-        "only headers of another version are there",
+        "only headers of another version are installed",
         format!("usr/src/linux-headers-{KERNEL}")
     ),
     gone!(
         "dkms_not_built",
-        "the build of a module failed",
+        "a module failed to build",
         format!("var/lib/dkms/nvidia/580.65.06/{KERNEL}")
     ),
-    tree("dkms_not_built", "OFED was added and not built", |image| {
+    tree("dkms_not_built", "OFED was added but not built", |image| {
         image.link("var/lib/dkms/mlnx-ofed-kernel/24.10/source", "/usr/src/mlnx-ofed-kernel-24.10");
     }),
     gone!(
         "dkms_not_installed",
-        "a module was built and not installed",
+        "a module was built but not installed",
         format!("usr/lib/modules/{KERNEL}/updates")
     ),
-    gone!("dkms_unpinned_kernel", "DKMS, and curtin installs linux-generic", "curtin"),
+    gone!("dkms_unpinned_kernel", "DKMS modules, and curtin installs linux-generic", "curtin"),
     gone!("os_release_missing", "base-files is damaged", "usr/lib/os-release", "etc/os-release"),
     tree("architecture_mismatch", "built on arm64", |image| {
         image.architecture("arm64");
@@ -209,7 +209,7 @@ const FAULTS: &[PlantedFault] = &[
     package!("dpkg_unhealthy", "a postinst failed", "netdata", "install ok half-configured"),
     package!(
         "dpkg_unhealthy",
-        "a package wants to be installed again",
+        "a package needs reinstallation",
         "bash",
         "install reinstreq installed"
     ),
@@ -225,7 +225,7 @@ const FAULTS: &[PlantedFault] = &[
     not_installed!("cloud_init_missing", "cloud-init"),
     package!(
         "cloud_init_missing",
-        "cloud-init was taken off",
+        "cloud-init was removed",
         "cloud-init",
         "deinstall ok config-files"
     ),
@@ -234,7 +234,7 @@ const FAULTS: &[PlantedFault] = &[
     not_installed!("initramfs_tools_missing", "initramfs-tools"),
     added!(
         "policy_rc_d_left",
-        "the build's policy stayed",
+        "the build's policy was left behind",
         "usr/sbin/policy-rc.d",
         "#!/bin/sh\nexit 101\n"
     ),
@@ -258,13 +258,13 @@ const FAULTS: &[PlantedFault] = &[
     ),
     added!(
         "third_party_source",
-        "a driver's archive, in one line",
+        "a driver archive in one-line format",
         "etc/apt/sources.list.d/cuda.list",
         "deb https://repo.example/cuda noble main\n"
     ),
     added!(
         "third_party_source",
-        "a driver's archive, switched on again",
+        "a driver archive, enabled again",
         "etc/apt/sources.list.d/cuda.sources",
         "Types: deb\nURIs: https://repo.example/x\n"
     ),
@@ -277,13 +277,13 @@ const FAULTS: &[PlantedFault] = &[
     added!("swap_left", "a swap file", "swap.img", "swap"),
     added!(
         "network_config_left",
-        "netplan of the build's machine",
+        "the netplan of the build machine",
         "etc/netplan/50-cloud-init.yaml",
         "network: {version: 2}\n"
     ),
     added!(
         "network_config_left",
-        "names of the build's ports",
+        "port names of the build machine",
         "etc/udev/rules.d/70-persistent-net.rules",
         "SUBSYSTEM==\"net\"\n"
     ),
@@ -306,10 +306,10 @@ const FAULTS: &[PlantedFault] = &[
         "var/lib/cloud/instances/i-1/datasource",
         "NoCloud\n"
     ),
-    added!("cloud_init_disabled", "switched off", "etc/cloud/cloud-init.disabled", ""),
+    added!("cloud_init_disabled", "disabled", "etc/cloud/cloud-init.disabled", ""),
     added!(
         "cloud_init_disabled",
-        "may not configure the network",
+        "not allowed to configure the network",
         "etc/cloud/cloud.cfg.d/99-net.cfg",
         "network:\n  config: disabled\n"
     ),
@@ -321,7 +321,7 @@ const FAULTS: &[PlantedFault] = &[
     ),
     added!(
         "credential_left",
-        "somebody's key may enter",
+        "someone's authorized key",
         "root/.ssh/authorized_keys",
         "ssh-ed25519 AAAA who\n"
     ),
@@ -333,7 +333,7 @@ const FAULTS: &[PlantedFault] = &[
     ),
     added!(
         "credential_left",
-        "a password of an archive",
+        "the password of a package archive",
         "etc/apt/auth.conf.d/repo.conf",
         "machine repo.example login a password b\n"
     ),
@@ -345,18 +345,23 @@ const FAULTS: &[PlantedFault] = &[
     added!("host_state_left", "an enrollment token", "etc/gpuaas/bootstrap-token", "token"),
     added!(
         "host_state_left",
-        "devices bound for slices",
+        "devices bound to VFIO for slices",
         "etc/modprobe.d/vfio.conf",
         "options vfio-pci ids=10de:2335\n"
     ),
-    added!("host_state_left", "a bridge of the build", "etc/openvswitch/conf.db", "OVSDB JSON\n"),
+    added!(
+        "host_state_left",
+        "a bridge of the build machine",
+        "etc/openvswitch/conf.db",
+        "OVSDB JSON\n"
+    ),
     added!(
         "resolv_conf_left",
         "the build's name servers",
         "etc/resolv.conf",
         "nameserver 10.0.0.53\n"
     ),
-    added!("hostname_left", "the build's name", "etc/hostname", "builder-7\n"),
+    added!("hostname_left", "the name of the build machine", "etc/hostname", "builder-7\n"),
     gone!("init_missing", "systemd-sysv was not installed", "usr/sbin/init"),
     added!(
         "boot_efi_not_empty",
@@ -364,7 +369,7 @@ const FAULTS: &[PlantedFault] = &[
         "boot/efi/EFI/ubuntu/grub.cfg",
         "search\n"
     ),
-    tree("curtin_marker_in_tgz", "the marker of a disk", |image| {
+    tree("curtin_marker_in_tgz", "the marker of a whole-disk image", |image| {
         image.remove("curtin").folder("curtin").remove("var/lib/dkms");
     }),
     tree("curtin_hook_foreign", "a hook from a template", |image| {
@@ -375,13 +380,13 @@ const FAULTS: &[PlantedFault] = &[
     }),
     added!(
         "kernel_arguments_rewritten",
-        "arguments where curtin writes",
+        "arguments where curtin overwrites them",
         "etc/default/grub",
         "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet intel_iommu=on\"\n"
     ),
     gone!(
         "kernel_arguments_missing",
-        "the file with the arguments is gone",
+        "the file with the arguments is missing",
         "etc/default/grub.d/90-gpuaas.cfg"
     ),
     added!(
@@ -390,11 +395,11 @@ const FAULTS: &[PlantedFault] = &[
         "etc/default/grub.d/90-gpuaas.cfg",
         "GRUB_CMDLINE_LINUX=\"intel_iommu=on iommu=pass\"\n"
     ),
-    added!("entry_outside", "a name that climbs", "../etc/evil", "x"),
-    tree("entry_twice", "a file was added to the archive", |image| {
+    added!("entry_outside", "a path that leads out of the root", "../etc/evil", "x"),
+    tree("entry_twice", "a file was appended to the archive", |image| {
         image.append_again("etc/hostname");
     }),
-    tree("hard_link_broken", "a link's file is not packed", |image| {
+    tree("hard_link_broken", "the target of a hard link is not packed", |image| {
         image.node("usr/bin/zcat", EntryKind::HardLink { target: b"usr/bin/gunzip".to_vec() });
     }),
     tree("owner_shifted", "packed in a user namespace", |image| {
@@ -430,7 +435,7 @@ const FAULTS: &[PlantedFault] = &[
     ),
     other(
         "too_large_for_rack_cache",
-        "no room on the racks",
+        "no space on the rack controllers",
         FaultPlant::Purpose(|options| options.rack_cache_bytes = Some(100)),
     ),
 ];

@@ -82,12 +82,8 @@ impl MachineDisk {
         fs::set_permissions(&installer, Permissions::from_mode(0o755))?;
         let root_uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
         let esp_uuid = esp_uuid(&root_uuid);
-        let prepare = Tool::isolated(
-            "make the initial file system",
-            "sh",
-            Isolation::WithoutNetwork,
-            PREPARE_SECONDS,
-        );
+        let prepare =
+            Tool::isolated("create the initrd", "sh", Isolation::WithoutNetwork, PREPARE_SECONDS);
         let script = include_str!("../../assets/machine-disk-prepare.sh");
         let prepare = prepare.arg("-c").arg(script).arg("prepare").arg(tree);
         prepare.arg(&root_uuid).arg(&esp_uuid).arg(grub_defaults.unwrap_or_default()).run()?;
@@ -99,7 +95,7 @@ impl MachineDisk {
         fs::write(&table, partition_table(root_bytes))?;
         partition(&path, &table)?;
         // Firmware tells FAT32 by the number of clusters, of which large ones would be too few.
-        let esp = Tool::plain("make the EFI system partition", "mkfs.vfat", MAKE_SECONDS);
+        let esp = Tool::plain("create the EFI system partition", "mkfs.vfat", MAKE_SECONDS);
         let esp = esp
             .arg("-F")
             .arg("32")
@@ -111,7 +107,7 @@ impl MachineDisk {
             .arg(esp_uuid.replace('-', ""));
         let esp = esp.arg("--offset").arg((ESP_BEGIN / SECTOR).to_string()).arg(&path);
         esp.arg((ESP_BYTES / 1024).to_string()).run()?;
-        let root = Tool::plain("make the root file system", "mkfs.ext4", MAKE_SECONDS);
+        let root = Tool::plain("create the root file system", "mkfs.ext4", MAKE_SECONDS);
         let root = root.arg("-q").arg("-F").arg("-L").arg("root").arg("-U").arg(&root_uuid);
         let root = root.arg("-E").arg(format!("offset={ROOT_BEGIN},lazy_itable_init=1"));
         let root = root.arg("-d").arg(tree).arg(&path);

@@ -86,7 +86,7 @@ impl MachineDisk {
         if ports.second.lines().any(|line| line == "installed yes") {
             return Ok(());
         }
-        Err(MachineError(ports.failure("no word of its end")))
+        Err(MachineError(ports.failure("the machine did not report success")))
     }
 
     /// Boots the disk by its firmware, which has the boot entries that the installation wrote, until the
@@ -170,7 +170,7 @@ impl SerialPorts {
     pub(crate) fn failure(&self, otherwise: &str) -> String {
         let step = self.second.lines().find_map(|line| line.strip_prefix("failed_step "));
         let what = match (step, &self.ended) {
-            (Some(step), _) => format!("it could not {step}"),
+            (Some(step), _) => format!("the machine could not {step}"),
             (None, Err(error)) => error.to_string(),
             (None, Ok(())) => otherwise.to_owned(),
         };
@@ -204,10 +204,13 @@ mod tests {
             ended,
         };
         let failure = ports("failed_step install grub\n", Ok(())).failure("x");
-        assert_eq!(failure, "it could not install grub; its console ended with:\none\ntwo");
+        assert_eq!(
+            failure,
+            "the machine could not install grub; its console ended with:\none\ntwo"
+        );
         let late = ToolError::TimedOut { step: "boot the machine", seconds: 9 };
         let failure = ports("", Err(late)).failure("x");
-        assert!(failure.starts_with("boot the machine did not end within 9 s;"), "{failure}");
+        assert!(failure.starts_with("boot the machine: timed out after 9 s;"), "{failure}");
         assert!(ports("", Ok(())).failure("it did not report").starts_with("it did not report;"));
     }
 }

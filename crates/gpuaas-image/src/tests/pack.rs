@@ -223,7 +223,7 @@ fn a_tree_that_changes_is_refused_and_packed_when_nothing_runs_in_it() {
     File::create(&log).unwrap().set_len(64 << 20).unwrap();
     let error = pack(folder.path(), Growing(&log), &options(1)).unwrap_err();
     assert_eq!(error.code(), "image_tree_changed");
-    assert_eq!(error.hint(), "pack a tree that nothing runs in");
+    assert_eq!(error.hint(), "stop everything that runs in the tree, then pack it again");
     pack(folder.path(), Vec::new(), &options(1)).unwrap();
 }
 
@@ -241,7 +241,7 @@ fn what_no_archive_can_say_is_refused_until_it_has_another_name() {
     let error = pack(folder.path(), Vec::new(), &options(1)).unwrap_err();
     assert_eq!(
         (error.code(), error.hint()),
-        ("image_entry_unfit", "rename it, or take it out of the tree")
+        ("image_entry_unfit", "rename it, or remove it from the tree")
     );
     assert!(error.to_string().contains("extended attribute"), "{error}");
     lremovexattr(&file, "user.a=b").unwrap();

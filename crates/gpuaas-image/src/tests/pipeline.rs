@@ -123,7 +123,7 @@ const CHANGES: [(&str, &str, &str); 20] = [
     (
         "BASE_URL",
         "https://mirror.example/noble.img",
-        "https://mirror.example/noble.img, whose sha256",
+        "https://mirror.example/noble.img, with the sha256",
     ),
     ("SIZE", "40G", "at most 40G"),
     ("INSTALL_PACKAGES", "cloud-init, tmux", "  tmux\n"),
@@ -138,7 +138,7 @@ const CHANGES: [(&str, &str, &str); 20] = [
     ("SLICE_KERNEL_ARGS", "amd_iommu=on", "kernel arguments\n  amd_iommu=on\n"),
     ("MAAS_PROFILE", "lab", "site lab: GET version/"),
     ("MAAS_NAME", "custom/other", "POST boot-resources/ name=custom/other-20261123-"),
-    ("MAAS_FILETYPE", "ddgz", "gives up      MAAS' storage layout"),
+    ("MAAS_FILETYPE", "ddgz", "gives up      the MAAS storage layout"),
     ("MAAS_BASE_IMAGE", "ubuntu/jammy", "base_image=ubuntu/jammy"),
     ("UPLOAD_STAGING_DIR", "/srv/images", "/srv/images/gpuaas-h200-host-ubuntu2404.tar.gz"),
 ];

@@ -17,10 +17,10 @@ pub(super) async fn enroll(agent: &Agent) -> Result<Identity, AgentError> {
     if let Some(identity) = config.identity.load(config.run_id) {
         match agent.assume_identity(identity.clone()) {
             Ok(()) => {
-                info!(node = %identity.node_id, "enrolled before");
+                info!(node = %identity.node_id, "already enrolled");
                 return Ok(identity);
             }
-            Err(error) => warn!(%error, "the stored identity cannot be used"),
+            Err(error) => warn!(%error, "cannot use the stored identity"),
         }
     }
     let mut request = EnrollRequest {
@@ -48,14 +48,14 @@ pub(super) async fn enroll(agent: &Agent) -> Result<Identity, AgentError> {
             }
             Err(error) => {
                 let pause_seconds = backoff.next_seconds();
-                warn!(%error, pause_seconds, "enrollment will be tried again");
+                warn!(%error, pause_seconds, "enrollment failed, retrying");
                 agent.clock.sleep(pause_seconds).await;
             }
         }
     };
     match agent.track_disk_full(config.identity.save(&identity)) {
         Ok(()) => info!(node = %identity.node_id, "enrolled"),
-        Err(error) => warn!(%error, "enrolled, but the identity cannot be stored"),
+        Err(error) => warn!(%error, "enrolled, but cannot store the identity"),
     }
     Ok(identity)
 }
@@ -68,7 +68,7 @@ async fn quote(agent: &Agent, csr_pem: &str) -> Option<TpmQuote> {
     match tpm.quote(&enrollment_nonce(token.as_bytes(), csr_pem)).await {
         Ok(quote) => Some(quote),
         Err(error) => {
-            warn!(%error, "the TPM gives no quote");
+            warn!(%error, "the TPM returned no quote");
             None
         }
     }
@@ -80,12 +80,12 @@ async fn quote(agent: &Agent, csr_pem: &str) -> Option<TpmQuote> {
 fn load_or_create_key(agent: &Agent) -> io::Result<NodeKey> {
     let (run_id, store) = (agent.config.run_id, &agent.config.identity);
     if let Some(key) = store.load_key(run_id) {
-        info!("an earlier process asked for a certificate and did not store it");
+        info!("reusing the key of an earlier process that stored no certificate");
         return Ok(key);
     }
     let key = NodeKey::generate()?;
     if let Err(error) = agent.track_disk_full(store.save_key(run_id, &key)) {
-        warn!(%error, "the key cannot be stored; if this process ends now, no other can enroll");
+        warn!(%error, "cannot store the key; if this process ends now, no other can enroll");
     }
     Ok(key)
 }
@@ -101,7 +101,9 @@ fn accept_response(
             AgentCredential::Certificate { key_pem: key.key_pem.clone(), certificate }
         }
         (None, Some(credential), None) => AgentCredential::Bearer(credential.into()),
-        _ => return Err(ControlPlaneError::Malformed("it gives no certificate".to_owned())),
+        _ => {
+            return Err(ControlPlaneError::Malformed("the response has no certificate".to_owned()));
+        }
     };
     let identity = Identity {
         run_id: agent.config.run_id,

@@ -117,14 +117,14 @@ fn troubles(agent: &Agent) -> Vec<String> {
 fn accept_task_keys(agent: &Agent, keys: &Envelope) {
     let keys = match order::admit_keys(keys, &agent.task_keys(), agent.clock.now()) {
         Ok(keys) => keys,
-        Err(fault) => return warn!(code = fault.code(), %fault, "task keys are refused"),
+        Err(fault) => return warn!(code = fault.code(), %fault, "rejected new task keys"),
     };
     let identity = agent.with_task_keys(&keys);
     let stored = identity.map(|identity| agent.config.identity.save(&identity));
     if let Some(Err(error)) = stored.map(|stored| agent.track_disk_full(stored)) {
-        warn!(%error, "new task keys, but they cannot be stored");
+        warn!(%error, "cannot store the new task keys");
     }
-    info!(revision = keys.revision, "new task keys");
+    info!(revision = keys.revision, "accepted new task keys");
     agent.set_task_keys(keys);
 }
 
@@ -133,7 +133,7 @@ fn retry_writes(agent: &Agent) {
     let Some(identity) = agent.identity() else { return };
     match agent.track_disk_full(agent.config.identity.save(&identity)) {
         Ok(()) => write_ready_file(agent, &identity),
-        Err(error) => warn!(%error, "the disk is full still"),
+        Err(error) => warn!(%error, "the disk is still full"),
     }
 }
 
@@ -141,7 +141,7 @@ fn announce_ready(agent: &Agent, identity: &Identity, ready: Option<oneshot::Sen
     info!(node = %identity.node_id, "the control plane accepted a heartbeat");
     write_ready_file(agent, identity);
     if ready.is_some_and(|ready| ready.send(identity.node_id).is_err()) {
-        debug!("the receiver of the agent's readiness is gone");
+        debug!("nothing waits for the agent to become ready");
     }
 }
 
@@ -155,6 +155,6 @@ fn write_ready_file(agent: &Agent, identity: &Identity) {
     });
     let written = atomic_file::replace(path, format!("{line}\n").as_bytes());
     if let Err(error) = agent.track_disk_full(written) {
-        warn!(%error, path = %path.display(), "the file of the agent's readiness cannot be written");
+        warn!(%error, path = %path.display(), "cannot write the agent's ready file");
     }
 }

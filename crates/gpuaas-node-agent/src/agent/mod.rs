@@ -98,7 +98,7 @@ pub async fn trial(
     loop {
         match control_plane.heartbeat(&heartbeat).await {
             Ok(_) => return Ok(()),
-            Err(error) => warn!(%error, "heartbeat of a trial"),
+            Err(error) => warn!(%error, "trial heartbeat failed, retrying"),
         }
         clock.sleep(backoff.next_seconds()).await;
     }
@@ -115,6 +115,6 @@ async fn roll_back_unless_confirmed(agent: &Agent) {
     };
     match update::roll_back(state, &launch.executable, &cause) {
         Ok(()) => restart.cancel(),
-        Err(error) => warn!(%error, cause, "the previous version cannot be restored"),
+        Err(error) => warn!(%error, cause, "cannot restore the previous version"),
     }
 }

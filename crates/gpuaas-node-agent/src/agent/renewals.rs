@@ -54,12 +54,12 @@ fn log_failure(
 ) {
     let (serial, until) = (&old.serial, old.not_after);
     if agent.clock.now() <= until {
-        return warn!(serial, %until, %error, pause_seconds, "no new certificate yet");
+        return warn!(serial, %until, %error, pause_seconds, "certificate renewal failed, retrying");
     }
     error!(
         code = "certificate_expired", serial, %until, %error, pause_seconds,
-        "the certificate has expired and the control plane gives no other: correct this host's \
-         clock if it is wrong; else reimage the node"
+        "the certificate has expired and the control plane does not renew it: correct this host's \
+         clock if it is wrong; otherwise reimage the node"
     );
 }
 
@@ -70,12 +70,12 @@ async fn renew(agent: &Agent) -> Result<NodeCertificate, ControlPlaneError> {
     let request = RenewRequest { run_id: agent.config.run_id, csr_pem };
     let certificate = agent.authenticated().renew(&request).await?;
     // Read after the call: newer task keys may have come meanwhile.
-    let current = agent.identity().ok_or_else(|| unusable(&"no agent is enrolled"))?;
+    let current = agent.identity().ok_or_else(|| unusable(&"the agent is not enrolled"))?;
     let credential = AgentCredential::Certificate { key_pem, certificate: certificate.clone() };
     let identity = Identity { credential, ..current };
     agent.assume_identity(identity.clone()).map_err(|e| unusable(&e))?;
     if let Err(error) = agent.track_disk_full(agent.config.identity.save(&identity)) {
-        warn!(%error, "a new certificate, but the identity cannot be stored");
+        warn!(%error, "renewed the certificate, but cannot store the identity");
     }
     Ok(certificate)
 }

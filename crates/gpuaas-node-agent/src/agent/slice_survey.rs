@@ -12,11 +12,11 @@ const INTERVAL_SECONDS: f64 = 120.0;
 pub(super) async fn run_once(agent: &Agent) {
     let (host, slices) = (&agent.config.host, &agent.config.env.slices);
     if let Err(error) = slice::resume_guest_calls(host, slices).await {
-        warn!(%error, "guests that are expected to call cannot be heard yet");
+        warn!(%error, "cannot listen yet for guests that have not called");
     }
     let found = slice::reconcile_at_start(host, slices).await;
     for one in &found {
-        warn!(discrepancy = %one, "slices of this host");
+        warn!(discrepancy = %one, "slice discrepancy on this host");
     }
     agent.set_slice_discrepancies(found);
 }

@@ -57,16 +57,16 @@ pub struct AgentConfig {
 pub enum AgentError {
     /// The control plane refused the enrollment token.
     #[error(
-        "the enrollment was refused: {0}\nwhere the run is parked, resume it and restart this agent; \
-         else the token is spent or of another run: start a new run of the node (onboard or \
-         reimage) to get another"
+        "the enrollment was refused: {0}\nif the run is parked, resume it and restart this agent; \
+         otherwise the token was used already or belongs to another run: start a new run of the \
+         node (onboard or reimage) to get a new token"
     )]
     EnrollmentRefused(Box<Problem>),
     /// A trial on a host that no agent is enrolled on.
-    #[error("this host has no identity of this run; an agent has to enroll first")]
+    #[error("this host has no identity for this run; enroll the agent first")]
     NotEnrolled,
     /// No key can be generated.
-    #[error("no key can be made: {0}")]
+    #[error("cannot generate a key: {0}")]
     NoKey(io::Error),
     /// The stored credential cannot be used.
     #[error(transparent)]

@@ -166,7 +166,7 @@ fn admit(
     let admitted = order::admit(&task.order, &keys, identity.node_id, corrected_now(agent));
     match admitted {
         Ok(admitted) if agent.carried_out.contains(admitted.id) => {
-            Err(refused("task_replayed", "this host has carried it out before"))
+            Err(refused("task_replayed", "this host has already carried out this task"))
         }
         // A clock that is far behind would take a task of long ago for one of now.
         Ok(admitted) if admitted.id == task.id => match clock_fault(agent) {
@@ -218,18 +218,18 @@ pub(super) async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult 
     let (id, spec, expires_at) = (task.id, task.spec.clone(), Some(task.expires_at));
     let mut entry = TaskEntry { id, spec, expires_at, result: None, reboot };
     if let Err(error) = agent.track_disk_full(agent.journal.write(&entry)) {
-        warn!(%error, task = %task.id, "a task cannot be recorded");
+        warn!(%error, task = %task.id, "cannot record a task");
         if !task.spec.may_repeat() {
             let code =
                 if atomic_file::is_disk_full(&error) { DISK_FULL } else { "state_unwritable" };
-            return refused(code, &format!("the task could not be noted: {error}"));
+            return refused(code, &format!("cannot record the task: {error}"));
         }
     }
     let env = agent.task_env();
     let completed = tasks::run(&agent.config.host, &env, &task.spec).await;
     entry.result = Some(completed.result);
     if let Err(error) = agent.track_disk_full(agent.journal.write(&entry)) {
-        warn!(%error, task = %task.id, "a result is in memory only");
+        warn!(%error, task = %task.id, "cannot store a task result; it is in memory only");
     }
     remember(agent, task.id, task.expires_at);
     if completed.restart {
@@ -244,7 +244,7 @@ pub(super) async fn execute_journaled(agent: &Agent, task: &Task) -> TaskResult 
 fn remember(agent: &Agent, id: TaskId, expires_at: Timestamp) {
     let added = agent.carried_out.add(id, expires_at, corrected_now(agent));
     if let Err(error) = agent.track_disk_full(added) {
-        warn!(%error, task = %id, "that a task was carried out is in memory only");
+        warn!(%error, task = %id, "cannot store that a task was carried out; it is in memory only");
     }
 }
 
@@ -265,11 +265,11 @@ async fn finish_previous_task(agent: &Agent, entry: TaskEntry) {
             reboot::look_after_boot(&agent.config.host, &pending).await
         }
         (None, _) if spec.may_repeat() => {
-            info!(task = %id, "a task was interrupted; it is done again when it is sent again");
+            info!(task = %id, "a task was interrupted; it runs again when it is resent");
             return agent.journal.clear(id);
         }
         (None, _) => {
-            refused("task_interrupted", "the agent was ended amid it; how far it came is not known")
+            refused("task_interrupted", "the agent stopped during the task; outcome unknown")
         }
     };
     remember(agent, id, expires_at.unwrap_or(Timestamp::NEVER));
@@ -286,7 +286,7 @@ pub(super) async fn submit_result(agent: &Agent, id: TaskId, result: &TaskResult
                 break;
             }
             Err(error @ ControlPlaneError::Refused(_)) => {
-                warn!(%error, task = %id, "result refused; it is dropped");
+                warn!(%error, task = %id, "result refused, dropping it");
                 break;
             }
             Err(error) => {
@@ -299,7 +299,7 @@ pub(super) async fn submit_result(agent: &Agent, id: TaskId, result: &TaskResult
 }
 
 fn refused(code: &str, why: &str) -> TaskResult {
-    warn!(code, why, "a task is refused");
+    warn!(code, why, "refused a task");
     TaskResult { code: code.to_owned(), message: format!("{code}: {why}"), ..TaskResult::default() }
 }
 

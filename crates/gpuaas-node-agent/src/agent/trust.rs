@@ -25,35 +25,37 @@ pub(super) async fn accept_bundle(
     let Some(identity) = agent.identity() else { return };
     let is_certified = matches!(identity.credential, AgentCredential::Certificate { .. });
     if !is_certified || !agent.control_plane().is_tls() {
-        return warn!("a trust bundle is refused: it came without TLS or to no certificate");
+        return warn!(
+            "refused a trust bundle: it arrived without TLS, or this agent has no certificate"
+        );
     }
     let control_plane = match agent.control_plane().trusting_instead(bundle.pem.as_bytes()) {
         Ok(control_plane) => control_plane,
-        Err(error) => return warn!(%error, "a trust bundle cannot be used"),
+        Err(error) => return warn!(%error, "cannot use a trust bundle"),
     };
     let tried = control_plane.with_credential(&identity.credential);
     let tried = match &tried {
         Ok(authenticated) => authenticated.heartbeat(heartbeat).await.map(drop),
-        Err(error) => return warn!(%error, "a trust bundle cannot be used"),
+        Err(error) => return warn!(%error, "cannot use a trust bundle"),
     };
     if let Err(error) = tried {
-        return warn!(%error, "a trust bundle does not lead to the control plane; it is not kept");
+        return warn!(%error, "discarding a trust bundle: it does not verify the control plane");
     }
     let written =
         agent.config.ca_file.as_ref().map_or(Ok(()), |path| {
             atomic_file::replace_with_mode(path, bundle.pem.as_bytes(), MODE)
         });
     if let Err(error) = agent.track_disk_full(written) {
-        return warn!(%error, "a trust bundle cannot be stored");
+        return warn!(%error, "cannot store a trust bundle");
     }
     // The file first: a process that ends here is given the bundle again.
     let current = agent.identity().unwrap_or(identity);
     let identity = Identity { trust_digest: Some(bundle.digest.clone()), ..current };
     if let Err(error) = agent.trust(control_plane, identity.clone()) {
-        return warn!(%error, "a trust bundle cannot be used");
+        return warn!(%error, "cannot use a trust bundle");
     }
     if let Err(error) = agent.track_disk_full(agent.config.identity.save(&identity)) {
-        warn!(%error, "another trust bundle, but the identity cannot be stored");
+        warn!(%error, "using a new trust bundle, but cannot store the identity");
     }
-    info!(digest = bundle.digest, "another trust bundle");
+    info!(digest = bundle.digest, "using a new trust bundle");
 }

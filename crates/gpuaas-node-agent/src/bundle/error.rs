@@ -9,7 +9,7 @@ use gpuaas_bundle::InputError;
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The folder holds no bundle.
-    #[error("{path} is no bundle: {reason}")]
+    #[error("{path} is not a bundle folder: {reason}")]
     NoBundle {
         /// The folder.
         path: PathBuf,
@@ -25,7 +25,7 @@ pub enum BundleError {
         source: InputError,
     },
     /// A required bundle is not on the host.
-    #[error("{bundle} requires {required}, which is not in {folder}")]
+    #[error("{bundle} requires {required}, but {folder} does not contain it")]
     NotThere {
         /// `name@version` of the bundle that requires it.
         bundle: String,
@@ -38,7 +38,7 @@ pub enum BundleError {
     #[error("bundles require each other: {0}")]
     Circle(String),
     /// Another launcher holds the lock of this host.
-    #[error("another launcher runs a bundle on this host")]
+    #[error("another launcher is already running a bundle on this host")]
     Busy,
     /// A file of the host cannot be written.
     #[error("{path}: {source}")]

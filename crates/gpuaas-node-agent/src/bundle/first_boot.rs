@@ -67,7 +67,7 @@ struct BootLimits {
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     /// `bootstrap.json` is not what the control plane writes.
-    #[error("{path} cannot be used: {reason}")]
+    #[error("invalid boot configuration {path}: {reason}")]
     Config {
         /// The file.
         path: PathBuf,
@@ -78,7 +78,7 @@ pub enum BootError {
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// An archive cannot be downloaded.
-    #[error("bundle {bundle} cannot be fetched: {reason}")]
+    #[error("cannot download bundle {bundle}: {reason}")]
     Fetch {
         /// The bundle's reference, `name@version`.
         bundle: String,
@@ -86,7 +86,7 @@ pub enum BootError {
         reason: String,
     },
     /// An archive that must not be installed.
-    #[error("bundle {bundle} is refused: {reason}")]
+    #[error("rejected bundle {bundle}: {reason}")]
     Refused {
         /// The bundle's reference, `name@version`.
         bundle: String,
@@ -188,7 +188,7 @@ async fn fetch(
             Ok(bytes) if Digest::sha256(&bytes) == artifact.digest => return Ok(bytes),
             Ok(bytes) => {
                 reason =
-                    format!("its digest is {}, not {}", Digest::sha256(&bytes), artifact.digest);
+                    format!("digest is {}, expected {}", Digest::sha256(&bytes), artifact.digest);
             }
             Err(error @ ControlPlaneError::Refused(_)) => {
                 reason = error.to_string();

@@ -172,7 +172,7 @@ pub async fn evaluate_all(host: &Host) -> Vec<GateReport> {
             Ok(report) if report.checks.is_empty() => {}
             Ok(report) => gates.push(report),
             Err(error) => {
-                tracing::warn!(%error, gate = gate.as_str(), "a gate cannot be evaluated")
+                tracing::warn!(%error, gate = gate.as_str(), "cannot evaluate a gate")
             }
         }
     }
@@ -237,9 +237,9 @@ fn broken_manifest(gate: Gate, name: &str) -> GateCheck {
     GateCheck {
         name: format!("manifest of {name}"),
         passed: false,
-        expected: "that it can be read".to_owned(),
-        seen: format!("{}/{name} has none, or a broken one", paths::INSTALLED_BUNDLES),
-        reason: format!("host setup incomplete: nobody knows what {name} promises"),
+        expected: "a readable manifest".to_owned(),
+        seen: format!("{}/{name} has no valid manifest", paths::INSTALLED_BUNDLES),
+        reason: format!("host setup incomplete: the checks of {name} are unknown"),
         blocks: vec![gate],
     }
 }

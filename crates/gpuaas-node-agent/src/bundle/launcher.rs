@@ -203,7 +203,7 @@ impl<'a> Launcher<'a> {
             let ended_well = self.ensure_required(&manifest, requirement, &given).await?;
             if !ended_well && !self.is_repair() {
                 self.required_by.pop();
-                let text = format!("{} did not end well", requirement.bundle);
+                let text = format!("{} failed", requirement.bundle);
                 return Ok(self.report(
                     &manifest,
                     vec![PhaseReport::failed("requires", text)],
@@ -248,7 +248,7 @@ impl<'a> Launcher<'a> {
         };
         if there {
             let done =
-                PhaseReport::skipped("all", "its marker, its values and its effects are there");
+                PhaseReport::skipped("all", "already done with these values; effects in place");
             self.send_phase_event(&manifest, &done);
             let report = self.report(&manifest, vec![done], None);
             self.required_reports.push(report);
@@ -370,7 +370,7 @@ impl<'a> Launcher<'a> {
             .switched(values, false)
             .any(|package| is_installed(package) && self.has_brought(manifest, package));
         let is_curated = self.root.image_build().is_some_and(|record| !record.malformed);
-        (is_curated && has_wanted && !has_unwanted).then(|| "the image has the packages".to_owned())
+        (is_curated && has_wanted && !has_unwanted).then(|| "the image has all packages".to_owned())
     }
 
     /// Whether a phase of the bundle installed the package by its switch (`host.sh`).

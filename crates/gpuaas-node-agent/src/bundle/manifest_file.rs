@@ -17,8 +17,8 @@ pub(super) fn read_manifest(folder: &Path) -> Result<Manifest, BundleError> {
     let text = fs::read(folder.join(ARCHIVED_NAME)).map_err(|error| {
         if folder.join(SOURCE_NAME).is_file() {
             return no_bundle(format!(
-                "it is the source of one; `gpuaas bundle build {}` makes the bundle's file, and \
-                 `gpuaas-node-agent bundle unpack` the folder to run",
+                "it contains bundle source; `gpuaas bundle build {}` builds the archive, and \
+                 `gpuaas-node-agent bundle unpack` unpacks it into a folder to run",
                 folder.display()
             ));
         }

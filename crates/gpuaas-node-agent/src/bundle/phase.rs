@@ -61,7 +61,7 @@ fn redact_log(log: &Path, output: String, secrets: &[String]) -> String {
     if clean != output
         && let Err(error) = atomic_file::replace(log, clean.as_bytes())
     {
-        tracing::warn!(%error, log = %log.display(), "a log with secrets cannot be redacted and is removed");
+        tracing::warn!(%error, log = %log.display(), "removing a log that cannot be redacted");
         fs::remove_file(log).ok();
     }
     clean
@@ -100,7 +100,7 @@ async fn wait(mut child: Child, seconds: u32, id: &str) -> Result<(), String> {
     let group = child.id();
     match timeout(Duration::from_secs(seconds.into()), child.wait()).await {
         Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(format!("it ended with {status}")),
+        Ok(Ok(status)) => Err(format!("it failed with {status}")),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => {
             let group = group.and_then(|id| i32::try_from(id).ok());
@@ -109,7 +109,7 @@ async fn wait(mut child: Child, seconds: u32, id: &str) -> Result<(), String> {
             }
             child.wait().await.ok();
             kill_processes_of(id);
-            Err(format!("stopped after {seconds} s"))
+            Err(format!("timed out after {seconds} s"))
         }
     }
 }
@@ -163,7 +163,7 @@ mod tests {
         let environment = [("PATH".to_owned(), "/usr/sbin:/usr/bin:/sbin:/bin".to_owned())].into();
         let report = run(dir.path(), &phase, &environment, &dir.path().join("log"), &[]).await;
         assert_eq!(report.outcome, PhaseOutcome::Failed);
-        assert!(report.text.starts_with("stopped after 2 s"), "{}", report.text);
+        assert!(report.text.starts_with("timed out after 2 s"), "{}", report.text);
         let child = fs::read_to_string(pid).unwrap();
         let stat = format!("/proc/{}/stat", child.trim());
         // Gone, or waiting to be collected by whoever inherited it. A signal takes its time.

@@ -112,13 +112,13 @@ impl BundleReport {
             .collect();
         if self.looked {
             let right = self.checks.len() - wrong.len();
-            text.push_str(&format!(" {right} of {} effects there", self.checks.len()));
+            text.push_str(&format!(" {right} of {} effects in place", self.checks.len()));
         }
         if !wrong.is_empty() {
-            text.push_str(&format!(", not: {}", wrong.join(", ")));
+            text.push_str(&format!(", missing: {}", wrong.join(", ")));
         }
         if let Some(reason) = &self.reboot_needed {
-            text.push_str(&format!("; a reboot is needed: {reason}"));
+            text.push_str(&format!("; reboot needed: {reason}"));
         }
         text.trim_end_matches(',').to_owned()
     }

@@ -70,7 +70,7 @@ async fn judge(host: &Host, runner: CommandRunner<'_>, facts: &HostFacts) -> Ver
     }
     wrong.extend(not_ready(&gpus));
     if wrong.is_empty() {
-        return (true, format!("{} GPUs are Completed with Success", gpus.len()));
+        return (true, format!("{} GPUs have fabric state Completed, status Success", gpus.len()));
     }
     (false, wrong.join("; "))
 }

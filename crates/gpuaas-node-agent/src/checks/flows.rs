@@ -30,11 +30,14 @@ pub(super) fn isolate(dump: &str) -> Verdict {
     };
     let learns = |flow: &&Flow<'_>| flow.actions.iter().any(|one| one.starts_with("learn("));
     if let Some(flow) = flows.iter().find(learns) {
-        return named("a flow learns addresses, so that a port may take another's", flow);
+        return named(
+            "a flow learns addresses, so one port can take over the address of another",
+            flow,
+        );
     }
     let apart = |flow: &&&Flow<'_>| flow.is_drop() || flow.actions.iter().all(|one| is_local(one));
     if let Some(flow) = of_ports.iter().find(|flow| !apart(flow)) {
-        return named("a flow lets ports reach others", flow);
+        return named("a flow lets ports reach other ports", flow);
     }
     let pinned = |flow: &&&Flow<'_>| {
         flow.is_drop()
@@ -43,15 +46,15 @@ pub(super) fn isolate(dump: &str) -> Verdict {
                 && ADDRESSES.iter().any(|address| flow.has(address)))
     };
     if let Some(flow) = of_ports.iter().find(|flow| !pinned(flow)) {
-        return named("a flow lets ports send with any address", flow);
+        return named("a flow lets ports send from any address", flow);
     }
     let is_default = |flow: &&&Flow<'_>| {
         flow.is_drop() && flow.of.contains("table=0,") && flow.of.trim_end().ends_with("priority=0")
     };
     if !of_ports.iter().any(|flow| is_default(&flow)) {
-        return (false, "no flow drops what no other names".to_owned());
+        return (false, "the lowest-priority flow of table 0 does not drop".to_owned());
     }
-    (true, format!("{} flows of ports, to the host alone", of_ports.len()))
+    (true, format!("{} port flows, all of them lead to the host only", of_ports.len()))
 }
 
 impl Flow<'_> {
@@ -106,7 +109,7 @@ mod tests {
         for to in ["FLOOD", "output:3", "resubmit(,1)"] {
             let (passed, seen) =
                 isolate(&format!("{BASE}{GUEST}").replace("LOCAL\n", &format!("{to}\n")));
-            assert!(!passed && seen.contains("reach others"), "{to}: {seen}");
+            assert!(!passed && seen.contains("reach other ports"), "{to}: {seen}");
         }
     }
 
@@ -121,7 +124,7 @@ mod tests {
         assert!(isolate(&format!("{BASE}{learns}")).1.contains("learns addresses"));
         let (passed, seen) =
             isolate(&format!("{}{GUEST}", BASE.replace("priority=0 actions=drop", "")));
-        assert!(!passed && seen.contains("no flow drops"), "{seen}");
+        assert!(!passed && seen.contains("does not drop"), "{seen}");
         assert!(!isolate("").0);
     }
 }

@@ -41,13 +41,13 @@ pub(super) fn argument(facts: &HostFacts, wanted: &str) -> Verdict {
     if other.is_some() && IOMMU_ON.contains(&wanted) && !turns_iommu_off(line) {
         let groups: BTreeSet<u32> = facts.pci.iter().filter_map(|one| one.iommu_group).collect();
         if !groups.is_empty() {
-            return (true, format!("the IOMMU is on without it: {} groups", groups.len()));
+            return (true, format!("the IOMMU is on anyway: {} groups", groups.len()));
         }
     }
     match other {
-        None => (true, "the kernel was started with it".to_owned()),
+        None => (true, "the kernel was started with this argument".to_owned()),
         Some(values) if values.is_empty() => {
-            (false, "the kernel was started without it".to_owned())
+            (false, "the kernel was started without this argument".to_owned())
         }
         Some(values) => (false, format!("the kernel was started with {}", values.join(" "))),
     }
@@ -68,8 +68,8 @@ pub(super) fn arguments(facts: &HostFacts, wanted: &str) -> Verdict {
         })
         .collect();
     match (missing.is_empty(), wanted.trim().is_empty()) {
-        (true, true) => (true, "the profile has none".to_owned()),
-        (true, false) => (true, "the kernel was started with them".to_owned()),
+        (true, true) => (true, "the profile lists no kernel arguments".to_owned()),
+        (true, false) => (true, "the kernel was started with all of them".to_owned()),
         (false, _) => (false, missing.join("; ")),
     }
 }
@@ -175,7 +175,7 @@ mod tests {
             .unwrap()
         };
         let seen = argument(&facts("ro", Some(3)), "intel_iommu=on");
-        assert_eq!(seen, (true, "the IOMMU is on without it: 1 groups".to_owned()));
+        assert_eq!(seen, (true, "the IOMMU is on anyway: 1 groups".to_owned()));
         assert!(!argument(&facts("ro", None), "intel_iommu=on").0);
         assert!(argument(&facts("ro", Some(3)), "amd_iommu=on").0);
         assert!(

@@ -15,10 +15,11 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::nftables::Ruleset;
+use super::pci::PciFilter;
 use super::query::{QUERY_SECONDS, query};
 use super::units::unit_state;
 use super::verdict::{Verdict, at_least};
-use super::{fabric, flows, netdata, settings};
+use super::{fabric, flows, identities, netdata, settings};
 use crate::command::CommandRunner;
 use crate::host::Host;
 
@@ -67,6 +68,15 @@ pub(super) async fn evaluate(
         (HostCheck::NetdataCollects { port, groups }, Ok(runner)) => {
             netdata::collects(runner, *port, groups).await
         }
+        (HostCheck::VirtualIdentities { vendor, class }, Ok(runner)) => {
+            identities::judge(
+                host,
+                runner,
+                facts,
+                PciFilter::devices(vendor, None, class.as_deref()),
+            )
+            .await
+        }
         (HostCheck::OvsBridge { bridge }, Ok(runner)) => ovs_bridge(runner, bridge).await,
         (HostCheck::OvsPortsIsolated { bridge }, Ok(runner)) => {
             ports_isolated(runner, bridge).await
@@ -90,7 +100,7 @@ pub(super) async fn evaluate(
         (HostCheck::UnitStarts { unit, arguments }, Ok(runner)) if is_unit(unit) => {
             settings::unit_command(runner, unit, arguments).await
         }
-        _ => (false, "not looked at".to_owned()),
+        _ => (false, "not checked".to_owned()),
     };
     Finding { name, passed: Some(passed), seen: seen.chars().take(500).collect() }
 }
@@ -99,13 +109,13 @@ pub(super) async fn evaluate(
 async fn ovs_bridge(runner: CommandRunner<'_>, bridge: &str) -> Verdict {
     let show = ["--timeout=5", "show", bridge];
     if !is_plain_name(bridge) {
-        return (false, "not a bridge's name".to_owned());
+        return (false, "not a valid bridge name".to_owned());
     }
     match query(runner, "ovs-ofctl", &show, QUERY_SECONDS + 1).await {
         Ok(text) if text.contains("OFPT_FEATURES_REPLY") => {
-            (true, "its datapath answers".to_owned())
+            (true, "its datapath responds".to_owned())
         }
-        Ok(_) => (false, "its datapath gives no features".to_owned()),
+        Ok(_) => (false, "its datapath reports no features".to_owned()),
         Err(reason) => (false, reason),
     }
 }
@@ -115,7 +125,7 @@ async fn ovs_bridge(runner: CommandRunner<'_>, bridge: &str) -> Verdict {
 async fn ports_isolated(runner: CommandRunner<'_>, bridge: &str) -> Verdict {
     let dump = ["-O", "OpenFlow13", "--timeout=5", "dump-flows", bridge];
     if !is_plain_name(bridge) {
-        return (false, "not a bridge's name".to_owned());
+        return (false, "not a valid bridge name".to_owned());
     }
     match query(runner, "ovs-ofctl", &dump, QUERY_SECONDS + 1).await {
         Ok(text) => flows::isolate(&text),
@@ -138,7 +148,7 @@ fn drops_input(
     (gateway, open_tcp_port): (&str, Option<u16>),
 ) -> Verdict {
     let Ok(gateway) = gateway.parse::<Ipv4Net>() else {
-        return (false, format!("{gateway:?} is not an address with its prefix"));
+        return (false, format!("{gateway:?} is not an address with a prefix length"));
     };
     // A guest may ask any address of the host.
     let others = facts.addresses.iter().map(|found| found.address);
@@ -148,7 +158,7 @@ fn drops_input(
             let open_port = open_tcp_port.map(|port| (gateway.addr(), port));
             match Ruleset::new(rules).wrong_input(interface, &addresses, open_port) {
                 Some(wrong) => (false, wrong),
-                None => (true, "all but what it is to reach is dropped".to_owned()),
+                None => (true, "drops everything except the allowed traffic".to_owned()),
             }
         }
         Err(reason) => (false, reason),
@@ -177,7 +187,7 @@ fn drops_forward(
     };
     match denied.iter().find_map(|net| ruleset.open_forward(interface, *net, &except)) {
         Some(open) => (false, open),
-        None => (true, format!("{} networks cannot be reached", denied.len())),
+        None => (true, format!("{} networks are blocked", denied.len())),
     }
 }
 
@@ -208,7 +218,7 @@ fn gpus_of_model(listed: &str, count: u32, model: &str) -> Verdict {
     let (of_model, others): (Vec<&str>, Vec<&str>) = products.partition(is_model);
     let (passed, mut seen) = at_least(of_model.len(), count);
     if !others.is_empty() {
-        seen = format!("{seen}; of another model: {}", others.join(", "));
+        seen = format!("{seen}; other models: {}", others.join(", "));
     }
     (passed, seen)
 }
@@ -223,7 +233,7 @@ async fn http_answers(runner: CommandRunner<'_>, port: u16, path: &str) -> Verdi
     }
     let url = format!("http://127.0.0.1:{port}{path}");
     match query(runner, "curl", &["-fsS", "-o", "/dev/null", &url], QUERY_SECONDS).await {
-        Ok(_) => (true, "it answers".to_owned()),
+        Ok(_) => (true, "it responds".to_owned()),
         Err(reason) => (false, reason),
     }
 }
@@ -267,10 +277,10 @@ async fn http_get(port: u16, path: &str) -> Verdict {
         Ok(Ok(answer)) => {
             let line = answer.lines().next().unwrap_or_default();
             let status = line.split(' ').nth(1).unwrap_or_default();
-            (status.starts_with('2') && status.len() == 3, format!("it answers {line:?}"))
+            (status.starts_with('2') && status.len() == 3, format!("it responds {line:?}"))
         }
         Ok(Err(error)) => (false, format!("port {port}: {error}")),
-        Err(_) => (false, format!("no answer in {QUERY_SECONDS} s")),
+        Err(_) => (false, format!("no response within {QUERY_SECONDS} s")),
     }
 }
 
@@ -301,10 +311,10 @@ mod tests {
         let listed = "GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 NVL (UUID: GPU-2)\n\
                       GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-3)\nNo devices were found\n";
         let (passed, seen) = gpus_of_model(listed, 3, "H200");
-        let expected = "2 found, 3 wanted; of another model: NVIDIA H100 80GB HBM3";
+        let expected = "found 2, expected at least 3; other models: NVIDIA H100 80GB HBM3";
         assert_eq!((passed, seen.as_str()), (false, expected));
         assert!(gpus_of_model(listed, 2, "h200").0);
-        assert_eq!(gpus_of_model(listed, 3, ""), (true, "3 found, 3 wanted".to_owned()));
+        assert_eq!(gpus_of_model(listed, 3, ""), (true, "found 3, expected at least 3".to_owned()));
         assert!(!gpus_of_model(listed, 1, "H20").0, "a part of a word is another model");
     }
 
@@ -376,7 +386,7 @@ mod tests {
         let bridge = HostCheck::OvsBridge { bridge: "ovsbr0".to_owned() };
         assert_eq!(
             evaluate(&host, &HostFacts::default(), &Answers::default(), &bridge).await.seen,
-            "ovs-ofctl ended with exit status: 1: no"
+            "ovs-ofctl failed with exit status: 1: no"
         );
         assert!(matches!(Host::at(HostRoot::new("/"), Some(emulator)), Host::Root(_)));
     }

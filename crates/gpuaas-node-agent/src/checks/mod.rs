@@ -10,6 +10,7 @@
 
 mod fabric;
 mod flows;
+mod identities;
 mod kernel;
 mod live;
 mod netdata;

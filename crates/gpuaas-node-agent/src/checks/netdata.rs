@@ -23,7 +23,7 @@ pub(super) async fn collects(runner: CommandRunner<'_>, port: u16, groups: &str)
 /// The group of a context is what stands before its first dot: `nvidia_smi.gpu_utilization`.
 fn missing(charts: &str, groups: &str) -> Verdict {
     let Ok(charts) = serde_json::from_str::<Value>(charts) else {
-        return (false, "what it says of its charts is no JSON".to_owned());
+        return (false, "its chart list is not valid JSON".to_owned());
     };
     let all = charts["charts"].as_object().into_iter().flat_map(|charts| charts.values());
     let contexts = all.filter_map(|chart| chart["context"].as_str());
@@ -31,11 +31,11 @@ fn missing(charts: &str, groups: &str) -> Verdict {
     let wanted = groups.split_whitespace();
     let missing: Vec<&str> = wanted.filter(|group| !there.contains(group)).collect();
     if missing.is_empty() {
-        return (true, format!("{} groups are there", there.len()));
+        return (true, format!("found {} groups", there.len()));
     }
     let there: Vec<&str> = there.into_iter().collect();
     let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-    (false, format!("no metrics of {}; there are: {there}", missing.join(", ")))
+    (false, format!("missing metrics: {}; present: {there}", missing.join(", ")))
 }
 
 #[cfg(test)]
@@ -49,12 +49,12 @@ mod tests {
             "nvidia_smi.gpu0": {"context": "nvidia_smi.gpu_utilization"},
             "disk.nvme0n1": {"context": "disk.io"}, "x": {}
         }}"#;
-        let good = (true, "3 groups are there".to_owned());
+        let good = (true, "found 3 groups".to_owned());
         assert_eq!(missing(charts, "system nvidia_smi"), good);
         let (passed, seen) = missing(charts, "system systemd nvidia");
-        assert_eq!(seen, "no metrics of systemd, nvidia; there are: disk, nvidia_smi, system");
+        assert_eq!(seen, "missing metrics: systemd, nvidia; present: disk, nvidia_smi, system");
         assert!(!passed && missing(charts, "").0);
-        assert!(missing("{}", "system").1.ends_with("there are: none"));
+        assert!(missing("{}", "system").1.ends_with("present: none"));
         assert!(!missing("<html>", "system").0);
     }
 }

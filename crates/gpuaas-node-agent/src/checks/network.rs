@@ -45,7 +45,7 @@ pub(super) fn link_up(facts: &HostFacts, interface: &str) -> Verdict {
     });
     match link.map(|link| link.operstate.as_deref().unwrap_or("unknown")) {
         Some(state) => (state == "up", format!("it is {state}")),
-        None => (false, "there is no such link".to_owned()),
+        None => (false, "the link does not exist".to_owned()),
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) fn address(facts: &HostFacts, interface: &str, subnet: &str) -> Verdi
         Some(found) => (true, text(&found)),
         None => (
             false,
-            format!("addresses there: {}", comma_list(&on.iter().map(text).collect::<Vec<_>>())),
+            format!("its addresses: {}", comma_list(&on.iter().map(text).collect::<Vec<_>>())),
         ),
     }
 }
@@ -158,7 +158,7 @@ pub(super) fn route(facts: &HostFacts, destination: &str, interface: &str) -> Ve
                 .filter(|route| selects_name(facts, interface, &route.interface))
                 .map(text)
                 .collect();
-            (false, format!("routes there: {}", comma_list(&near)))
+            (false, format!("its routes: {}", comma_list(&near)))
         }
     }
 }
@@ -244,11 +244,11 @@ mod tests {
     fn only_links_of_adapters_count() {
         let mut facts = adapters();
         let (passed, seen) = infiniband_up(&facts, 2, None);
-        assert_eq!((passed, seen.as_str()), (false, "1 found, 2 wanted; fab2 is down"));
+        assert_eq!((passed, seen.as_str()), (false, "found 1, expected at least 2; fab2 is down"));
         facts.links[1].operstate = Some("up".to_owned());
-        assert_eq!(infiniband_up(&facts, 3, None), (false, "2 found, 3 wanted".to_owned()));
+        assert_eq!(infiniband_up(&facts, 3, None).1, "found 2, expected at least 3");
         assert!(infiniband_up(&facts, 2, Some(ANY_INFINIBAND)).0);
-        assert_eq!(infiniband_up(&facts, 2, Some("ibp*")).1, "1 found, 2 wanted");
+        assert_eq!(infiniband_up(&facts, 2, Some("ibp*")).1, "found 1, expected at least 2");
     }
 
     #[test]
@@ -256,14 +256,14 @@ mod tests {
         let facts = adapters();
         let ports = |count, layer, interface| ports_active(&facts, count, layer, interface);
         let (passed, seen) = ports(2, "InfiniBand", None);
-        let expected = "1 found, 2 wanted; mlx5_1/1 is INIT; 1 ports are not InfiniBand";
+        let expected = "found 1, expected at least 2; mlx5_1/1 is INIT; 1 ports are not InfiniBand";
         assert_eq!((passed, seen.as_str()), (false, expected));
         assert!(ports(1, "InfiniBand", None).0);
         assert!(ports(1, "ethernet", Some("ens*")).0 && ports(1, "Ethernet", None).0);
         assert!(!ports(1, "Ethernet", Some("enp*")).0, "the front-end card is not the fabric");
         assert_eq!(
             ports_active(&HostFacts::default(), 1, "InfiniBand", None).1,
-            "0 found, 1 wanted"
+            "found 0, expected at least 1"
         );
     }
 
@@ -283,9 +283,9 @@ mod tests {
         assert!(!address(&facts, "eno*", "192.168.0.0/16").0);
         assert!(address(&facts, "ovsbr0", "10.100.0.1/24").0);
         let (passed, seen) = address(&facts, "ovsbr0", "10.100.0.2/24");
-        assert_eq!((passed, seen.as_str()), (false, "addresses there: ovsbr0 has 10.100.0.1/24"));
+        assert_eq!((passed, seen.as_str()), (false, "its addresses: ovsbr0 has 10.100.0.1/24"));
         assert!(!address(&facts, "ovsbr0", "10.100.0.1/16").0);
-        assert_eq!(address(&facts, "ib9", "10.0.0.0/8").1, "addresses there: none");
+        assert_eq!(address(&facts, "ib9", "10.0.0.0/8").1, "its addresses: none");
         assert!(address(&facts, "*", "0.0.0.0/0").0);
         for bad in ["10.100.0.1", "10.100.0.1/33", "x/8", "/"] {
             let (passed, seen) = address(&facts, "ovsbr0", bad);

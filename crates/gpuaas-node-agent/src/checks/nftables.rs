@@ -195,7 +195,7 @@ impl Ruleset {
         if let Some((destination, port)) = open_port {
             let packet = Packet { from, to: None, destination, port: Some((TCP, port)) };
             if self.drops("input", packet) {
-                return Some(format!("{} is shut to {from}", packet_text(packet)));
+                return Some(format!("{} is blocked for {from}", packet_text(packet)));
             }
         }
         let ports = self.ports();
@@ -410,9 +410,9 @@ mod tests {
         };
         let here = Some("10.0.0.1");
         assert_eq!(wrong(&[accept(here, json!(9000)), drop()]), None);
-        assert_eq!(wrong(&[drop()]).unwrap(), "tcp 10.0.0.1:9000 is shut to br0");
+        assert_eq!(wrong(&[drop()]).unwrap(), "tcp 10.0.0.1:9000 is blocked for br0");
         let late = [drop(), accept(here, json!(9000))];
-        assert_eq!(wrong(&late).unwrap(), "tcp 10.0.0.1:9000 is shut to br0");
+        assert_eq!(wrong(&late).unwrap(), "tcp 10.0.0.1:9000 is blocked for br0");
         let anywhere = [accept(None, json!(9000)), drop()];
         assert_eq!(wrong(&anywhere).unwrap(), "tcp 10.177.0.9:9000 is open to br0");
         let range = [accept(here, json!({"range": [9000, 9001]})), drop()];

@@ -13,23 +13,18 @@ use crate::paths;
 
 fn file_has_line(root: Option<&HostRoot>, path: &str, line: &str) -> Verdict {
     match root.and_then(|root| root.has_line(path, line)) {
-        Some(true) => (true, "it is there".to_owned()),
-        Some(false) => (false, format!("the file has no line {line:?}")),
-        None => (false, "there is no such file".to_owned()),
+        Some(true) => (true, "the file contains the line".to_owned()),
+        Some(false) => (false, format!("the file does not contain the line {line:?}")),
+        None => (false, "the file does not exist".to_owned()),
     }
 }
 
 fn package_installed(root: Option<&HostRoot>, package: &str) -> Verdict {
     match root.and_then(|root| root.package_installed(package)) {
-        Some(true) => (true, "dpkg says installed".to_owned()),
-        Some(false) => (false, "dpkg does not say installed".to_owned()),
-        None => (false, "the host has no dpkg".to_owned()),
+        Some(true) => (true, "installed according to dpkg".to_owned()),
+        Some(false) => (false, "not installed according to dpkg".to_owned()),
+        None => (false, "the host has no dpkg status file".to_owned()),
     }
-}
-
-/// PCI functions of a vendor, of this device and class where one is named.
-fn devices<'a>(vendor: &'a str, device: Option<&'a str>, class: Option<&'a str>) -> PciFilter<'a> {
-    PciFilter { vendor, device, class, virtual_only: false }
 }
 
 /// Evaluates `check` by files and facts; `None` where a program of the host has to be queried for
@@ -41,8 +36,8 @@ pub(super) fn evaluate(
 ) -> Option<Finding> {
     let (passed, seen) = match check {
         HostCheck::FileExists { path } => match root {
-            Some(root) if root.exists(path) => (true, "it is there".to_owned()),
-            _ => (false, "it is not there".to_owned()),
+            Some(root) if root.exists(path) => (true, "it exists".to_owned()),
+            _ => (false, "it does not exist".to_owned()),
         },
         HostCheck::FileHasLine { path, line } => file_has_line(root, path, line),
         HostCheck::MountPresent { target } => {
@@ -54,30 +49,35 @@ pub(super) fn evaluate(
         HostCheck::PackageInstalled { package } => package_installed(root, package),
         HostCheck::KernelArgument { argument } => kernel::argument(facts, argument),
         HostCheck::KernelArguments { arguments } => kernel::arguments(facts, arguments),
-        HostCheck::GigabytePages { vendor, class, each, .. } => {
-            pages::gigabyte_pages(root, facts, devices(vendor, None, class.as_deref()), *each)
-        }
+        HostCheck::GigabytePages { vendor, class, each, .. } => pages::gigabyte_pages(
+            root,
+            facts,
+            PciFilter::devices(vendor, None, class.as_deref()),
+            *each,
+        ),
         HostCheck::GpuModules { vendor, class } => {
-            pci::gpu_modules(root, facts, devices(vendor, None, class.as_deref()))
+            pci::gpu_modules(root, facts, PciFilter::devices(vendor, None, class.as_deref()))
         }
         HostCheck::Sysctl { name, value } => match root.and_then(|root| root.sysctl(name)) {
             Some(seen) => (seen == *value, format!("it is {seen}")),
-            None => (false, "there is no such setting".to_owned()),
+            None => (false, "the setting does not exist".to_owned()),
         },
         HostCheck::DnsUpstream { path } => dns_upstream(root, path),
         HostCheck::NginxAllows { path, networks } => nginx_allows(root, path, networks),
         HostCheck::BundleDone { bundle } => bundle_done(root, bundle),
-        HostCheck::PciPresent { vendor, device, class, count } => {
-            pci::present(facts, devices(vendor, device.as_deref(), class.as_deref()), *count)
-        }
+        HostCheck::PciPresent { vendor, device, class, count } => pci::present(
+            facts,
+            PciFilter::devices(vendor, device.as_deref(), class.as_deref()),
+            *count,
+        ),
         HostCheck::DriverBound { vendor, device, class, virtual_only, driver, count } => {
-            let devices = devices(vendor, device.as_deref(), class.as_deref());
+            let devices = PciFilter::devices(vendor, device.as_deref(), class.as_deref());
             let filter = PciFilter { virtual_only: *virtual_only, ..devices };
             pci::driver_bound(root, facts, filter, driver, *count)
         }
         HostCheck::IommuGroupsWhole { driver } => pci::groups_whole(facts, driver),
         HostCheck::VirtualFunctions { vendor, class, each, count } => {
-            let physical = devices(vendor, None, class.as_deref());
+            let physical = PciFilter::devices(vendor, None, class.as_deref());
             pci::virtual_functions(facts, physical, *each, *count)
         }
         HostCheck::AcsIsolates { driver } => pci::acs_isolates(root, facts, driver),
@@ -100,6 +100,7 @@ pub(super) fn evaluate(
         HostCheck::UnitActive { .. }
         | HostCheck::HttpAnswers { .. }
         | HostCheck::NetdataCollects { .. }
+        | HostCheck::VirtualIdentities { .. }
         | HostCheck::OvsBridge { .. }
         | HostCheck::Masquerades { .. }
         | HostCheck::DropsInput { .. }
@@ -122,7 +123,7 @@ const RESOLVED_SERVERS: &str = "/run/systemd/resolve/resolv.conf";
 /// a server itself; another loopback address does not count.
 fn dns_upstream(root: Option<&HostRoot>, path: &str) -> Verdict {
     let text = |path: &str| root.and_then(|root| std::fs::read_to_string(root.join(path)).ok());
-    let Some(settings) = text(path) else { return (false, "there is no such file".to_owned()) };
+    let Some(settings) = text(path) else { return (false, "the file does not exist".to_owned()) };
     let after = |name: &'static str| {
         settings.lines().filter_map(move |line| line.trim().strip_prefix(name)).map(str::to_owned)
     };
@@ -143,9 +144,9 @@ fn dns_upstream(root: Option<&HostRoot>, path: &str) -> Verdict {
     }
     match (servers.is_empty(), named.is_empty(), file) {
         (false, ..) => (true, servers.join(", ")),
-        (true, false, _) => (false, format!("{} has no server to ask", named.join(", "))),
-        (true, true, Some(file)) => (false, format!("{file} names no server")),
-        (true, true, None) => (false, "no server is named".to_owned()),
+        (true, false, _) => (false, format!("{} has no upstream server", named.join(", "))),
+        (true, true, Some(file)) => (false, format!("{file} lists no name server")),
+        (true, true, None) => (false, "no name server is configured".to_owned()),
     }
 }
 
@@ -153,10 +154,10 @@ fn dns_upstream(root: Option<&HostRoot>, path: &str) -> Verdict {
 /// has to be a single host.
 fn nginx_allows(root: Option<&HostRoot>, path: &str, networks: &str) -> Verdict {
     let text = root.and_then(|root| std::fs::read_to_string(root.join(path)).ok());
-    let Some(text) = text else { return (false, "there is no such file".to_owned()) };
+    let Some(text) = text else { return (false, "the file does not exist".to_owned()) };
     let Ok(named) = networks.split_whitespace().map(str::parse).collect::<Result<Vec<IpNet>, _>>()
     else {
-        return (false, format!("{networks:?} are not networks"));
+        return (false, format!("{networks:?} is not a list of networks"));
     };
     let allowed = text.lines().filter_map(|line| line.trim().strip_prefix("allow "));
     let is_right = |allowed: &&str| {
@@ -171,9 +172,9 @@ fn nginx_allows(root: Option<&HostRoot>, path: &str, networks: &str) -> Verdict 
     };
     let wrong: Vec<&str> = allowed.filter(|line| !is_right(line)).collect();
     if wrong.is_empty() {
-        return (true, "no others are let in".to_owned());
+        return (true, "it allows no other networks".to_owned());
     }
-    (false, format!("it lets in {}", wrong.join(" ").trim_end_matches(';')))
+    (false, format!("it allows {}", wrong.join(" ").trim_end_matches(';')))
 }
 
 /// Whether a bundle's marker is of the installed version: an older one was left by an earlier
@@ -181,13 +182,13 @@ fn nginx_allows(root: Option<&HostRoot>, path: &str, networks: &str) -> Verdict 
 fn bundle_done(root: Option<&HostRoot>, bundle: &str) -> Verdict {
     let path = format!("{}/{bundle}.done", paths::BUNDLE_STATE);
     let marker = root.and_then(|root| root.line_of(&path));
-    let Some(marker) = marker else { return (false, format!("there is no {path}")) };
+    let Some(marker) = marker else { return (false, format!("{path} does not exist")) };
     let done = marker.split_whitespace().next().unwrap_or_default();
     match root.and_then(|root| installed_version(root, bundle)) {
         Some(version) if version != done => {
-            (false, format!("{path} is of {done}, and {version} is installed"))
+            (false, format!("{path} records version {done}, but {version} is installed"))
         }
-        _ => (true, format!("{path} is there")),
+        _ => (true, format!("{path} exists")),
     }
 }
 

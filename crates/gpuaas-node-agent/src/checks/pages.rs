@@ -32,14 +32,14 @@ pub(super) fn gigabyte_pages(
     let nodes = root.map(HostRoot::numa_resources).unwrap_or_default();
     let gpus: Vec<&PciFunction> = facts.pci.iter().filter(|one| gpus.matches(one)).collect();
     if nodes.is_empty() || gpus.is_empty() {
-        return (false, format!("{} NUMA nodes and {} GPUs", nodes.len(), gpus.len()));
+        return (false, format!("found {} NUMA nodes and {} GPUs", nodes.len(), gpus.len()));
     }
     let mut wanted: BTreeMap<Place, u32> = BTreeMap::new();
     for gpu in gpus {
         let known = nodes.iter().find(|node| Some(node.id) == gpu.numa_node);
         // Firmware that names no node means the only one.
         let Some(node) = known.or(if let [only] = &nodes[..] { Some(only) } else { None }) else {
-            return (false, format!("{} says no NUMA node", gpu.address));
+            return (false, format!("{} reports no NUMA node", gpu.address));
         };
         *wanted.entry(Place::of(node)).or_default() += 1;
     }
@@ -56,7 +56,7 @@ pub(super) fn gigabyte_pages(
                 Place::Package(number) => format!("package {number}"),
                 Place::Node(number) => format!("node {number}"),
             };
-            format!("{name} has enough for {} of {gpus} GPUs", enough_for(place))
+            format!("{name} has enough pages for {} of {gpus} GPUs", enough_for(place))
         })
         .collect();
     let pages = |node: &NumaResources| {
@@ -109,7 +109,7 @@ mod tests {
         }
         let (dir, facts) = host(&[256, 64], &[0, 1, 1]);
         let (_, seen) = gigabyte_pages(Some(&HostRoot::new(dir.path())), &facts, GPUS, 64);
-        assert_eq!(seen, "node 1 has enough for 1 of 2 GPUs; node 0: 256, node 1: 64");
+        assert_eq!(seen, "node 1 has enough pages for 1 of 2 GPUs; node 0: 256, node 1: 64");
         assert!(!gigabyte_pages(None, &facts, GPUS, 64).0, "nobody looked");
     }
 }

@@ -19,7 +19,16 @@ pub(super) struct PciFilter<'a> {
     pub(super) virtual_only: bool,
 }
 
-impl PciFilter<'_> {
+impl<'a> PciFilter<'a> {
+    /// Functions of a vendor, of this device and class if one is named.
+    pub(super) fn devices(
+        vendor: &'a str,
+        device: Option<&'a str>,
+        class: Option<&'a str>,
+    ) -> Self {
+        Self { vendor, device, class, virtual_only: false }
+    }
+
     pub(super) fn matches(&self, function: &PciFunction) -> bool {
         let same = |wanted: &str, found: &Option<String>| {
             found.as_deref().is_some_and(|found| found.eq_ignore_ascii_case(wanted))
@@ -59,7 +68,7 @@ pub(super) fn driver_bound(
     let others: Vec<String> = found
         .iter()
         .filter(|function| driver(function) != wanted)
-        .map(|function| format!("{} has {}", function.address, driver(function)))
+        .map(|function| format!("{}: driver {}", function.address, driver(function)))
         .collect();
     let (enough, seen) = at_least(found.len(), count);
     if others.is_empty() {
@@ -91,7 +100,7 @@ pub(super) fn groups_whole(facts: &HostFacts, wanted: &str) -> Verdict {
     let mut wrong = Vec::new();
     for function in &bound {
         let Some(group) = function.iommu_group else {
-            wrong.push(format!("{} has no group: the IOMMU is off", function.address));
+            wrong.push(format!("{} has no IOMMU group: the IOMMU is off", function.address));
             continue;
         };
         for other in &groups[&group] {
@@ -99,7 +108,7 @@ pub(super) fn groups_whole(facts: &HostFacts, wanted: &str) -> Verdict {
                 other.class.as_deref().is_some_and(|class| class.starts_with(BRIDGE_CLASS));
             if !bridge && driver(other) != wanted {
                 wrong.push(format!(
-                    "group {group} of {} holds {}, which has {}",
+                    "IOMMU group {group} of {} also contains {}, driver {}",
                     function.address,
                     other.address,
                     driver(other)
@@ -108,7 +117,7 @@ pub(super) fn groups_whole(facts: &HostFacts, wanted: &str) -> Verdict {
         }
     }
     if wrong.is_empty() {
-        (true, format!("{} functions, each group holds nothing else", bound.len()))
+        (true, format!("{} functions, none shares its IOMMU group", bound.len()))
     } else {
         (false, wrong.join("; "))
     }
@@ -137,7 +146,7 @@ pub(super) fn virtual_functions(
         .map(|function| (function, function.virtual_functions.unwrap_or(0), counted(function)))
         .filter(|(_, numvfs, counted)| *numvfs != each || *counted != each)
         .map(|(function, numvfs, counted)| {
-            format!("{} says {numvfs} and {counted} are there, {each} wanted", function.address)
+            format!("{}: numvfs {numvfs}, {counted} present, expected {each}", function.address)
         })
         .collect();
     let (enough, mut seen) = at_least(physical.len(), count);
@@ -173,16 +182,16 @@ pub(super) fn acs_isolates(root: Option<&HostRoot>, facts: &HostFacts, wanted: &
         .filter_map(|bridge| match root.acs(bridge) {
             Some(acs) if acs.isolates() => None,
             Some(acs) => Some(format!(
-                "bridge {bridge} can {:#06x} and has only {:#06x} on",
+                "bridge {bridge} supports ACS {:#06x}, but only {:#06x} is enabled",
                 acs.capability, acs.control
             )),
             // An upstream port of a switch has none and needs none; a downstream port needs it.
-            None if downstream(root, bridge) => Some(format!("bridge {bridge} shows no ACS")),
+            None if downstream(root, bridge) => Some(format!("bridge {bridge} has no ACS")),
             None => None,
         })
         .collect();
     if wrong.is_empty() {
-        (true, format!("{} bridges above {} functions isolate", bridges.len(), bound.len()))
+        (true, format!("{} bridges isolate {} functions", bridges.len(), bound.len()))
     } else {
         (false, wrong.join("; "))
     }
@@ -199,7 +208,7 @@ pub(super) fn gpu_modules(
         function.vendor.as_deref() == Some("10de") && class.starts_with(SWITCH_CLASS)
     };
     if !facts.pci.iter().any(|function| is_switch(&function)) {
-        return (true, "no NVSwitch joins the GPUs".to_owned());
+        return (true, "no NVSwitch connects the GPUs".to_owned());
     }
     let Some(root) = root else { return (false, "a simulated host has no record".to_owned()) };
     let recorded = match root.recorded_gpu_modules() {
@@ -212,7 +221,7 @@ pub(super) fn gpu_modules(
         .filter(|one| gpus.iter().any(|gpu| gpu.address == one.address))
         .map(|one| (one.module_id, one.address.as_str()))
         .collect();
-    let seen = format!("{} of {} GPUs have one", of_gpus.len(), gpus.len());
+    let seen = format!("{} of {} GPUs have a recorded module", of_gpus.len(), gpus.len());
     (!gpus.is_empty() && of_gpus.len() == gpus.len(), seen)
 }
 
@@ -244,7 +253,8 @@ mod tests {
         let gpus =
             PciFilter { vendor: "10DE", device: None, class: Some("0302"), virtual_only: false };
         let (passed, seen) = driver_bound(None, &facts, gpus, "vfio-pci", 2);
-        assert_eq!((passed, seen.as_str()), (false, "2 found, 2 wanted; 0000:3b:00.0 has nvidia"));
+        let expected = "found 2, expected at least 2; 0000:3b:00.0: driver nvidia";
+        assert_eq!((passed, seen.as_str()), (false, expected));
         let (passed, _) = driver_bound(
             None,
             &facts,
@@ -270,11 +280,11 @@ mod tests {
             PciFilter { vendor: "1b36", device: None, class: Some("0108"), virtual_only: true };
         assert_eq!(
             driver_bound(None, &facts, filter, "vfio-pci", 1),
-            (true, "1 found, 1 wanted".to_owned())
+            (true, "found 1, expected at least 1".to_owned())
         );
         let (passed, seen) =
             driver_bound(None, &facts, PciFilter { virtual_only: false, ..filter }, "vfio-pci", 1);
-        assert!(!passed && seen.contains("0000:41:00.0 has nvme"), "{seen}");
+        assert!(!passed && seen.contains("0000:41:00.0: driver nvme"), "{seen}");
     }
 
     #[test]
@@ -287,7 +297,7 @@ mod tests {
         let mut shared = whole;
         shared.as_array_mut().unwrap().push(function("0000:19:00.1", "040300", "snd", 1));
         let (passed, seen) = groups_whole(&facts(&shared), "vfio-pci");
-        assert!(!passed && seen.contains("0000:19:00.1, which has snd"), "{seen}");
+        assert!(!passed && seen.contains("0000:19:00.1, driver snd"), "{seen}");
         let off = serde_json::json!([{"address": "0000:19:00.0", "driver": "vfio-pci"}]);
         assert!(groups_whole(&facts(&off), "vfio-pci").1.contains("the IOMMU is off"));
         assert!(!groups_whole(&facts(&serde_json::json!([])), "vfio-pci").0);
@@ -319,13 +329,14 @@ mod tests {
         assert!(verdict(2, &[1, 2]).0);
         assert!(!verdict(2, &[1]).0);
         assert!(!verdict(0, &[]).0);
-        assert_eq!(verdict(2, &[1]).1, "0000:1a:00.0 says 2 and 1 are there, 2 wanted");
+        assert_eq!(verdict(2, &[1]).1, "0000:1a:00.0: numvfs 2, 1 present, expected 2");
         let off =
             serde_json::json!([{"address": "0000:1a:00.0", "vendor": "15b3", "class": "020700"}]);
         let adapters =
             PciFilter { vendor: "15b3", device: None, class: Some("0207"), virtual_only: false };
         let (passed, seen) = virtual_functions(&facts(&off), adapters, 2, 1);
-        let expected = "0 found, 1 wanted; SR-IOV is off in the firmware of 0000:1a:00.0";
+        let expected =
+            "found 0, expected at least 1; SR-IOV is off in the firmware of 0000:1a:00.0";
         assert_eq!((passed, seen.as_str()), (false, expected));
     }
 
@@ -356,7 +367,7 @@ mod tests {
         };
         assert!(verdict(0x1d).0);
         let (passed, seen) = verdict(0);
-        assert!(!passed && seen.contains("0000:15:01.0 can 0x001d"), "{seen}");
+        assert!(!passed && seen.contains("0000:15:01.0 supports ACS 0x001d"), "{seen}");
         std::fs::write(port.join("config"), [0; 64]).unwrap();
         assert!(!acs_isolates(Some(&root), &facts, "vfio-pci").0, "cannot be read");
     }

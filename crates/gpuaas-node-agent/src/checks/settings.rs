@@ -32,7 +32,7 @@ fn sshd_setting(printed: &str, name: &str, wanted: &str) -> Verdict {
         let (other, value) = line.trim().split_once(' ')?;
         other.eq_ignore_ascii_case(&name).then(|| value.trim())
     });
-    let Some(found) = found else { return (false, format!("sshd does not print {name}")) };
+    let Some(found) = found else { return (false, format!("sshd does not report {name}")) };
     let passed = plain(found) == plain(wanted) || found.split(' ').any(|word| word == wanted);
     (passed, format!("it is {found}"))
 }
@@ -67,7 +67,7 @@ fn command_has(printed: &str, arguments: &str) -> Verdict {
         .filter_map(|line| line.split(" ; ").find_map(|part| part.strip_prefix("argv[]=")))
         .collect();
     match commands.as_slice() {
-        [] => (false, "systemd knows no command of it".to_owned()),
+        [] => (false, "systemd reports no command for it".to_owned()),
         [command] => {
             let words: Vec<&str> = command.split_whitespace().collect();
             let has = arguments.split_whitespace().all(|wanted| words.contains(&wanted));

@@ -14,7 +14,7 @@ pub(crate) async fn unit_state(host: &Host, unit: &str) -> Finding {
         seen: seen.chars().take(200).collect(),
     };
     if !is_unit(unit) {
-        return finding(None, "not a unit name");
+        return finding(None, "not a valid unit name");
     }
     let runner = match (CommandRunner::with_systemd(host), host) {
         (Ok(runner), _) => runner,

@@ -14,5 +14,5 @@ pub(super) fn matches_pattern(pattern: &str, name: &str) -> bool {
 /// Passes where `found` is at least `required`.
 pub(super) fn at_least(found: usize, required: u32) -> Verdict {
     let passed = u32::try_from(found).unwrap_or(u32::MAX) >= required;
-    (passed, format!("{found} found, {required} wanted"))
+    (passed, format!("found {found}, expected at least {required}"))
 }

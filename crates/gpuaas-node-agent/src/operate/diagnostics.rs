@@ -75,7 +75,7 @@ pub(super) async fn run(
             seen: words.join(" "),
         };
         let findings = queries.iter().map(finding).collect();
-        let message = "it would ask these and pack up what they say".to_owned();
+        let message = "would run these commands and archive their output".to_owned();
         return Ok(OperationOutcome { findings, message, ..OperationOutcome::default() });
     }
     let mut outcome = OperationOutcome::default();
@@ -140,7 +140,7 @@ fn pack(
         let whole = text.len();
         let text = tail(text, share);
         let cut = if text.len() < whole {
-            format!(", the last {} of {whole} bytes", text.len())
+            format!(", last {} of {whole} bytes", text.len())
         } else {
             String::new()
         };
@@ -200,19 +200,20 @@ fn deliver(
     let size_bytes = archive.len() as u64;
     if archive.len() <= INLINE_BYTES {
         let data = Some(BASE64.encode(archive));
-        outcome.message = format!("{size_bytes} bytes, with this result");
+        outcome.message = format!("{size_bytes} bytes, attached to this result");
         return Ok(TaskArchive { size_bytes, digest, path: None, data });
     }
     let Some(state) = &context.env.state_dir else {
-        return Err(OperationError::new("archive_too_large", "it has no folder to stay in"));
+        let message = "the archive is too large to attach, and the agent has no state folder";
+        return Err(OperationError::new("archive_too_large", message));
     };
     let folder = state.join("diagnostics");
     let path = folder.join(format!("{digest}.tar.gz"));
     atomic_file::replace(&path, archive).map_err(|error| {
-        OperationError::unwritable(&format!("the archive of {size_bytes} bytes"), &error)
+        OperationError::unwritable(&format!("archive of {size_bytes} bytes"), &error)
     })?;
     remove_old_archives(&folder, &path);
-    outcome.message = format!("{size_bytes} bytes stay on the host: {}", path.display());
+    outcome.message = format!("{size_bytes} bytes, stored on the host: {}", path.display());
     Ok(TaskArchive { size_bytes, digest, path: Some(path.display().to_string()), data: None })
 }
 
@@ -228,7 +229,7 @@ fn remove_old_archives(folder: &Path, newest: &Path) {
     let many = old.len().saturating_sub(MAX_ARCHIVES - 1);
     for (_, path) in old.iter().take(many) {
         if let Err(error) = fs::remove_file(path) {
-            tracing::warn!(%error, path = %path.display(), "an old archive cannot be removed");
+            tracing::warn!(%error, path = %path.display(), "cannot remove an old archive");
         }
     }
 }

@@ -32,7 +32,7 @@ const PROTECTED_UNITS: [&str; 4] =
 
 /// What brings a bundle back that the host has lost.
 const FETCH_AGAIN: &str =
-    "run `gpuaas-node-agent bundle boot` on the host, which fetches its bundles again";
+    "run `gpuaas-node-agent bundle boot` on the host to download its bundles again";
 
 /// A check that does not pass.
 #[derive(Clone)]
@@ -76,26 +76,26 @@ pub(super) async fn run(
     let root = context
         .host
         .root()
-        .ok_or_else(|| OperationError::new("host_not_live", "it has no files"))?;
+        .ok_or_else(|| OperationError::new("host_not_live", "a simulated host has no files"))?;
     let gates = if gates.is_empty() { &Gate::ALL[..] } else { gates };
     let unreadable = |text: String| OperationError::new("bundle_unreadable", text);
     let broken = gate::broken_bundles(root).map_err(|error| unreadable(error.to_string()))?;
     if !broken.is_empty() {
         let names = broken.join(", ");
-        return Err(unreadable(format!("no manifest can be read of {names}: {FETCH_AGAIN}")));
+        return Err(unreadable(format!("cannot read the manifest of {names}: {FETCH_AGAIN}")));
     }
     let (count, before) = failed_checks(context.host, root, gates).await?;
     let mut outcome = OperationOutcome::default();
     outcome.findings.extend(gate::foreign_folders(root).into_iter().map(|name| Finding {
         name: format!("folder {}/{name}", paths::INSTALLED_BUNDLES),
         passed: None,
-        seen: "it holds no bundle, and nothing of it is looked at".to_owned(),
+        seen: "not a bundle; ignored".to_owned(),
     }));
     if before.is_empty() {
         outcome.message = if count == 0 {
-            "no bundle on this host has a check for these gates".to_owned()
+            "no bundle on this host checks these gates".to_owned()
         } else {
-            format!("all of {count} checks pass")
+            format!("all {count} checks pass")
         };
         return Ok(outcome);
     }
@@ -220,7 +220,7 @@ impl Rerun {
         if names.is_empty() {
             return "run again".to_owned();
         }
-        format!("run again, phase {} forced", names.join(", "))
+        format!("run again, with phase {} forced", names.join(", "))
     }
 }
 
@@ -293,7 +293,7 @@ async fn restart_units(
         let seen = failed.iter().find(|one| one.unit.as_ref() == Some(unit));
         let before = seen.map(|one| one.seen.clone()).unwrap_or_default();
         if !is_unit(unit) || PROTECTED_UNITS.contains(&unit.as_str()) {
-            let seen = "this unit is never restarted by a task".to_owned();
+            let seen = "tasks never restart this unit".to_owned();
             outcome.findings.push(Finding { name: unit.clone(), passed: Some(false), seen });
             continue;
         }
@@ -323,12 +323,12 @@ fn add_findings(before: &[FailedCheck], after: &[FailedCheck], outcome: &mut Ope
             seen: match now {
                 Some(now) if now.otherwise.is_empty() => format!("{}; then {}", one.seen, now.seen),
                 Some(now) => format!("{}; then {}: {}", one.seen, now.seen, now.otherwise),
-                None => format!("{}; then as it should be", one.seen),
+                None => format!("{}; then fixed", one.seen),
             },
         });
     }
     for one in after.iter().filter(|one| !before.iter().any(|other| other.name == one.name)) {
-        let seen = format!("as it should be; then {}", one.seen);
+        let seen = format!("correct before; then {}", one.seen);
         outcome.findings.push(Finding { name: one.name.clone(), passed: Some(false), seen });
     }
 }
@@ -422,7 +422,7 @@ esac
         assert_eq!(fs::read_to_string(&file).unwrap(), "kept\nlab\n");
         assert_eq!(commands_run(fixture.dir.path()), ["systemctl restart -- role.service"]);
         let line = done.findings.iter().find(|f| f.name == "line of /etc/base.conf").unwrap();
-        assert!(line.passed == Some(true) && line.seen.ends_with("then as it should be"));
+        assert!(line.passed == Some(true) && line.seen.ends_with("then fixed"));
         let again = fixture.repair(&[], false).await;
         assert!(again.succeeded && again.changes.is_empty(), "{again:?}");
     }
@@ -446,10 +446,10 @@ esac
         fixture.file(&format!("{INSTALLED_BUNDLES}/net/packages.sh"), "exit 1\n");
         fixture.file(&format!("{INSTALLED_BUNDLES}/net/net.sh"), NETWORK);
         let dry = fixture.repair(&[Gate::Telemetry], true).await;
-        assert_eq!(dry.changes[0].after, "run again, phase net forced", "{dry:?}");
+        assert_eq!(dry.changes[0].after, "run again, with phase net forced", "{dry:?}");
         let done = fixture.repair(&[Gate::Telemetry], false).await;
         assert!(done.succeeded, "{done:?}");
-        assert_eq!(done.changes[0].after, "run again, phase net forced, 0 things changed");
+        assert_eq!(done.changes[0].after, "run again, with phase net forced, 0 things changed");
         let root = fixture.dir.path().join("root");
         assert!(!root.join("forced").exists(), "no other phase is forced");
 
@@ -572,6 +572,6 @@ esac
         let left = fixture.repair(&[Gate::Telemetry], false).await;
         assert_eq!((left.code.as_str(), fixture.conf()), ("drift_remains", None));
         let bundle = left.findings.iter().find(|f| f.name == "bundle vault@1.0.0").unwrap();
-        assert!(bundle.seen.contains("token is a secret, and nobody has set it"), "{bundle:?}");
+        assert!(bundle.seen.contains("the secret input token is not set"), "{bundle:?}");
     }
 }

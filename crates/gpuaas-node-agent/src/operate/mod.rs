@@ -46,7 +46,7 @@ pub(crate) async fn run(context: &OperationContext<'_>, operation: &Operation) -
     let limit = Duration::from_secs(operation.limit_seconds().into());
     let result = timeout(limit, dispatch(context, operation)).await;
     CompletedTask::from(result.unwrap_or_else(|_| {
-        let message = format!("it did not end in {} s", limit.as_secs());
+        let message = format!("the task timed out after {} s", limit.as_secs());
         Err(OperationError::new("task_timeout", message))
     }))
 }

@@ -53,7 +53,7 @@ pub(super) async fn run(
     let before = versions(runner, &names).await?;
     for name in &names {
         if !before.contains_key(*name) {
-            let message = format!("{name} is not installed, and this task only updates");
+            let message = format!("{name} is not installed; this task only updates packages");
             return Err(OperationError::new("package_not_installed", message));
         }
     }
@@ -78,7 +78,7 @@ pub(super) async fn run(
         return Err(error.with_partial(outcome));
     }
     if plan.installs.is_empty() {
-        outcome.message = "every package is at the wanted version already".to_owned();
+        outcome.message = "all packages already have the requested versions".to_owned();
         return Ok(outcome);
     }
     if context.dry_run {
@@ -126,7 +126,7 @@ async fn install(
     match ran {
         Err(error) => Err(classify_apt_error(error).with_partial(outcome)),
         Ok(_) if outcome.findings.iter().any(|finding| finding.passed == Some(false)) => {
-            let message = "apt ended well, and not every package has the version that it promised";
+            let message = "apt succeeded, but some packages do not have the planned version";
             Err(OperationError::new("packages_not_in_effect", message).with_partial(outcome))
         }
         Ok(_) => {
@@ -156,18 +156,18 @@ fn policy_violation(plan: &AptPlan, policy: &PackagePolicy<'_>) -> Option<Operat
     }
     for (name, now, then) in &plan.installs {
         if policy.hold.contains(name) {
-            let message = format!("{name} is held back, and apt would bring it to {then}");
+            let message = format!("{name} is held, but apt would change it to {then}");
             return Some(OperationError::new("package_held", message));
         }
         let target = policy.packages.iter().find(|package| package.name == *name);
         if target.is_none() && !policy.along.contains(name) {
             let what = if now.is_some() { "change" } else { "install" };
-            let message = format!("apt would {what} {name} too ({then}), which is not allowed");
+            let message = format!("apt would also {what} {name} ({then}), which is not allowed");
             return Some(OperationError::new("package_outside_policy", message));
         }
         let exact = target.and_then(|package| package.version.as_ref());
         if let Some(version) = exact.filter(|version| *version != then) {
-            let message = format!("{name} {version} is wanted, and apt would take {then}");
+            let message = format!("apt would install {name} {then}, expected {version}");
             return Some(OperationError::new("package_version_mismatch", message));
         }
     }

@@ -50,7 +50,7 @@ pub(super) async fn run(
     let before = show(runner, unit).await?;
     if before.property("LoadState") != "loaded" {
         let message =
-            format!("the host has no {unit}: systemd says {}", before.property("LoadState"));
+            format!("{unit} is not loaded: systemd reports {}", before.property("LoadState"));
         return Err(OperationError::new("unit_not_there", message));
     }
     let mut outcome = OperationOutcome::default();
@@ -79,7 +79,7 @@ pub(super) async fn run(
         return Ok(outcome);
     }
     let message =
-        format!("systemctl {} ended well, and {unit} is {}", action.as_str(), after.text());
+        format!("systemctl {} succeeded, but {unit} is {}", action.as_str(), after.text());
     Err(OperationError::new("service_not_in_effect", message).with_partial(outcome))
 }
 

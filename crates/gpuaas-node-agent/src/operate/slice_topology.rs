@@ -36,7 +36,7 @@ pub enum DiscoveryError {
     #[error("a simulated host without files has no devices to read")]
     NoFiles,
     /// The reader of the files did not end as it should.
-    #[error("the host's files could not be read: {0}")]
+    #[error("cannot read the host's files: {0}")]
     Unreadable(String),
 }
 
@@ -81,13 +81,13 @@ pub(super) async fn run(
         return Err(DiscoveryError::NoFiles.into());
     }
     if context.dry_run {
-        let message = "it would read sysfs and procfs, and ask nvme and nvidia-smi".to_owned();
+        let message = "would read sysfs and procfs and query nvme and nvidia-smi".to_owned();
         return Ok(OperationOutcome { message, ..OperationOutcome::default() });
     }
     let SliceDiscovery { report, unanswered: findings } = discover(context.host).await?;
     let TopologyReport { discovery_seconds, topology } = &report;
     let message = format!(
-        "{} PCI functions, {} NVMe namespaces and {} NUMA nodes read in {discovery_seconds:.2} s",
+        "found {} PCI functions, {} NVMe namespaces and {} NUMA nodes in {discovery_seconds:.2} s",
         topology.functions.len(),
         topology.namespaces.len(),
         topology.numa_nodes.len()
@@ -181,7 +181,7 @@ async fn query_partitions(
         Ok(output) => {
             topology.fabric_partitions = queries::fabric_partitions(&output.stdout);
             if topology.fabric_partitions.is_none() {
-                let seen = "it prints no list of partitions".to_owned();
+                let seen = "it printed no partition list".to_owned();
                 findings.push(Finding { name: client.to_owned(), passed: Some(false), seen });
             }
         }

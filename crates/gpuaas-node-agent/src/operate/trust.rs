@@ -68,7 +68,7 @@ pub(super) fn run(
     if !context.dry_run {
         for file in &files {
             let is_there = fs::read_to_string(&file.path).is_ok_and(|text| text == file.content);
-            let seen = if is_there { "as it should be" } else { "not what was written" };
+            let seen = if is_there { "correct" } else { "differs from what was written" };
             outcome.findings.push(Finding {
                 name: file.name.clone(),
                 passed: Some(is_there),
@@ -76,13 +76,13 @@ pub(super) fn run(
             });
         }
         if outcome.findings.iter().any(|finding| finding.passed == Some(false)) {
-            let message = "a file is not what was written; somebody else writes it too";
+            let message = "a file differs from what was written; another program is writing it too";
             return Err(OperationError::new("trust_not_in_effect", message).with_partial(outcome));
         }
     }
     outcome.findings.extend(containerd_reads_folder(root));
     outcome.message = match outcome.changes.len() {
-        0 => "everything was so already".to_owned(),
+        0 => "no changes needed".to_owned(),
         count => format!("{count} files"),
     };
     Ok(outcome)
@@ -104,7 +104,7 @@ fn check_certificates(registry: &Registry) -> Result<(), OperationError> {
         let certificate = certificate.map_err(|error| invalid(format!("{error:?}")))?;
         store.add(certificate).map_err(|error| invalid(error.to_string()))?;
     }
-    if store.is_empty() { Err(invalid("there is none".to_owned())) } else { Ok(()) }
+    if store.is_empty() { Err(invalid("it contains no certificate".to_owned())) } else { Ok(()) }
 }
 
 fn trust_files(root: &HostRoot, registry: &Registry) -> Vec<TrustFile> {
@@ -159,7 +159,7 @@ fn containerd_reads_folder(root: &HostRoot) -> Option<Finding> {
     let seen = if looks {
         format!("config_path names {CONTAINERD}")
     } else {
-        format!("no config_path names {CONTAINERD}, so containerd does not read what is there")
+        format!("no config_path names {CONTAINERD}; containerd ignores the files there")
     };
     Some(Finding { name: "containerd reads it".to_owned(), passed: Some(looks), seen })
 }

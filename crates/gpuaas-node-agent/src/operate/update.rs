@@ -81,7 +81,7 @@ fn check_not_older(version: &str) -> Result<(), OperationError> {
     if matches!((wanted, own), (Ok(wanted), Ok(own)) if wanted >= own) {
         return Ok(());
     }
-    let message = format!("{version} is lower than {}, which runs here", crate::VERSION);
+    let message = format!("{version} is older than the running version {}", crate::VERSION);
     Err(OperationError::new("agent_downgrade", message))
 }
 
@@ -94,14 +94,13 @@ pub(super) async fn run(
     else {
         return Err(OperationError::new(
             "agent_not_replaceable",
-            "this agent has no executable of its own",
+            "this agent has no executable to replace",
         ));
     };
     check_not_older(target.version)?;
-    let digest: Digest = target
-        .digest
-        .parse()
-        .map_err(|_| OperationError::new("digest_mismatch", "it is no SHA-256"))?;
+    let digest: Digest = target.digest.parse().map_err(|_| {
+        OperationError::new("digest_mismatch", "the digest is not a SHA-256 digest")
+    })?;
     let installed = &launch.executable;
     let unreadable = |error: io::Error| {
         let message = format!("{}: {error}", installed.display());
@@ -112,7 +111,7 @@ pub(super) async fn run(
     let after = format!("{} {}", target.version, short(&digest));
     let mut outcome = OperationOutcome::default();
     if now == digest {
-        outcome.message = format!("it is {before} already");
+        outcome.message = format!("already running {before}");
         return Ok(outcome);
     }
     outcome.changes.push(Change { what: "gpuaas-node-agent".to_owned(), before, after });
@@ -125,7 +124,8 @@ pub(super) async fn run(
         .map_err(|error| OperationError::new("download_failed", error.to_string()))?;
     let downloaded = Digest::sha256(&bytes);
     if downloaded != digest || bytes.len() as u64 != target.size_bytes {
-        let message = format!("{} bytes came, with digest {downloaded}, not {digest}", bytes.len());
+        let size = bytes.len();
+        let message = format!("received {size} bytes with digest {downloaded}, expected {digest}");
         return Err(OperationError::new("digest_mismatch", message));
     }
     let draft = sibling(installed, "new");
@@ -176,7 +176,7 @@ fn sibling(path: &Path, suffix: &str) -> PathBuf {
 
 fn remove(path: &Path) {
     if let Err(error) = atomic_file::remove_if_there(path) {
-        tracing::warn!(%error, path = %path.display(), "a file cannot be removed");
+        tracing::warn!(%error, path = %path.display(), "cannot remove a file");
     }
 }
 
@@ -214,7 +214,7 @@ async fn check_version(draft: &Path, expected: &str) -> Result<(), OperationErro
         return Ok(());
     }
     let printed: String = output.stdout.trim().chars().take(100).collect();
-    let message = format!("it says that it is {printed:?}, not {expected:?}");
+    let message = format!("the executable reports version {printed:?}, expected {expected:?}");
     Err(OperationError::new("agent_version_mismatch", message))
 }
 
@@ -237,20 +237,20 @@ async fn trial(draft: &Path, arguments: &[OsString], seconds: u32) -> Result<(),
         match CommandRunner::Native.query(&program, &arguments, left).await {
             Ok(_) => return Ok(()),
             Err(error @ CommandError::TimedOut { .. }) => {
-                let message = format!("no heartbeat got through in {seconds} s ({error})");
+                let message = format!("no heartbeat succeeded within {seconds} s ({error})");
                 return Err(OperationError::new("agent_not_heard", message));
             }
             Err(error) => last = error.to_string(),
         }
     }
-    Err(OperationError::new("agent_does_not_last", format!("it ended {ATTEMPTS} times; {last}")))
+    Err(OperationError::new("agent_does_not_last", format!("it failed {ATTEMPTS} times; {last}")))
 }
 
 /// Ends a pending update: a heartbeat of the new executable was accepted.
 pub(crate) fn confirm(state: &Path) {
     let path = pending_file(state);
     if path.exists() {
-        tracing::info!("the update to this version of the agent is confirmed");
+        tracing::info!("confirmed the update to this version of the agent");
         remove(&path);
     }
 }
@@ -280,13 +280,13 @@ pub(crate) fn roll_back(state: &Path, executable: &Path, cause: &str) -> io::Res
         let PendingUpdate { from, to, .. } = &pending;
         task.result = Some(TaskResult {
             code: "agent_rolled_back".to_owned(),
-            message: format!("{from} is back in the place of {to}: {cause}"),
+            message: format!("rolled back from {to} to {from}: {cause}"),
             ..TaskResult::default()
         });
         journal.write(&task)?;
     }
     remove(&pending_file(state));
-    tracing::error!(cause, "the previous version of the agent is restored");
+    tracing::error!(cause, "restored the previous version of the agent");
     Ok(())
 }
 
@@ -299,7 +299,7 @@ pub fn guard(state: &Path, executable: &Path) -> io::Result<bool> {
     let Some(mut pending) = read(state) else { return Ok(false) };
     pending.starts += 1;
     if pending.starts > ATTEMPTS {
-        let cause = format!("it was started {ATTEMPTS} times and was not heard");
+        let cause = format!("started {ATTEMPTS} times without a successful heartbeat");
         roll_back(state, executable, &cause)?;
         return Ok(true);
     }
@@ -331,5 +331,5 @@ pub(crate) async fn await_confirmation(
 ) -> Result<(), String> {
     let Some(seconds) = state.and_then(confirm_seconds) else { return Ok(()) };
     let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    timeout(limit, accepted).await.map_err(|_| format!("no heartbeat got through in {seconds} s"))
+    timeout(limit, accepted).await.map_err(|_| format!("no heartbeat succeeded within {seconds} s"))
 }

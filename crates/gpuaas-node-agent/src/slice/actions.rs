@@ -80,7 +80,7 @@ fn functions(task: &SliceTask) -> impl Iterator<Item = (u32, &str)> {
 async fn verify(host: &dyn SliceHost, task: &SliceTask) -> Done {
     let domain = host.domain(task.claim_id).await?;
     if domain != DomainState::Absent {
-        let message = format!("there is a domain {} already, {domain}", task.claim_id);
+        let message = format!("domain {} already exists, {domain}", task.claim_id);
         return Err(SliceHostError::new("domain_present", message));
     }
     for (_, address) in functions(task) {
@@ -96,10 +96,10 @@ async fn verify(host: &dyn SliceHost, task: &SliceTask) -> Done {
         }
     }
     if !host.has_image(&task.image).await? {
-        let message = format!("the host has no image {}", task.image);
+        let message = format!("image {} is not on the host", task.image);
         return Err(SliceHostError::new("image_missing", message));
     }
-    Ok("the devices are as the claim has them".to_owned())
+    Ok("the devices match the claim".to_owned())
 }
 
 /// Nothing is written to a drive that is another one by now, or that somebody uses.
@@ -111,7 +111,7 @@ async fn check_drive(
     if state.serial != drive.serial {
         let name = |serial: &Option<String>| serial.clone().unwrap_or_else(|| "none".to_owned());
         let message = format!(
-            "{} has the serial number {} and not {}",
+            "{} has serial number {}, expected {}",
             drive.path,
             name(&state.serial),
             name(&drive.serial)
@@ -121,11 +121,11 @@ async fn check_drive(
     match state.uses.as_deref() {
         Some([]) => Ok(state),
         Some(uses) => {
-            let message = format!("{} is used: {}", drive.path, uses.join(", "));
+            let message = format!("{} is in use: {}", drive.path, uses.join(", "));
             Err(SliceHostError::new("drive_used", message))
         }
         None => {
-            let message = format!("what uses {} cannot be read", drive.path);
+            let message = format!("cannot determine what uses {}", drive.path);
             Err(SliceHostError::new("drive_uses_unknown", message))
         }
     }
@@ -133,7 +133,7 @@ async fn check_drive(
 
 async fn prepare(host: &dyn SliceHost, task: &SliceTask) -> Done {
     if host.domain(task.claim_id).await? == DomainState::Running {
-        return Err(SliceHostError::new("domain_runs", "the guest runs from the drive"));
+        return Err(SliceHostError::new("domain_runs", "the guest is running from the drive"));
     }
     let missing = || SliceHostError::new("task_incomplete", "the task has no drive or no seed");
     let (_, drive) = drives(task).next().ok_or_else(missing)?;
@@ -166,7 +166,7 @@ async fn define(host: &dyn SliceHost, task: &SliceTask) -> Done {
     }
     match host.domain(task.claim_id).await? {
         DomainState::Absent => {
-            Err(SliceHostError::new("domain_absent", "libvirt does not know the domain"))
+            Err(SliceHostError::new("domain_absent", "libvirt does not list the domain"))
         }
         _ => Ok("the domain is defined".to_owned()),
     }
@@ -207,7 +207,7 @@ async fn look_for_guest(
     waited_seconds: f64,
 ) -> Result<Option<String>, SliceHostError> {
     if host.domain(task.claim_id).await? != DomainState::Running {
-        return Err(SliceHostError::new("guest_stopped", "the guest stopped by itself"));
+        return Err(SliceHostError::new("guest_stopped", "the guest stopped unexpectedly"));
     }
     let sign = host.guest_sign(task.claim_id, &task.mac).await?;
     let timeout = f64::from(task.guest_timeout_seconds.unwrap_or(GUEST_TIMEOUT_SECONDS));
@@ -216,11 +216,11 @@ async fn look_for_guest(
     }
     let message = match host.guest_address(&task.mac).await? {
         Some(address) => format!(
-            "the guest took the address {address} and did not call in {waited_seconds:.0} s: its image \
-             needs cloud-init, its user-data has to leave phone_home and vendor_data as they are, and \
-             what takes longer before the call needs a longer --guest-timeout of the launch"
+            "the guest took the address {address} but did not call within {waited_seconds:.0} s: check \
+             that its image has cloud-init and its user-data does not override phone_home or \
+             vendor_data; if it needs more time, launch with a longer --guest-timeout"
         ),
-        None => format!("the guest took no address and did not call in {waited_seconds:.0} s"),
+        None => format!("the guest took no address and did not call within {waited_seconds:.0} s"),
     };
     Err(SliceHostError::new("guest_silent", message))
 }
@@ -236,7 +236,7 @@ async fn stop(host: &dyn SliceHost, task: &SliceTask) -> Done {
     match host.domain(task.claim_id).await? {
         DomainState::Absent => {
             host.isolate_guests().await?;
-            Ok("the domain is gone".to_owned())
+            Ok("the domain is removed".to_owned())
         }
         other => {
             let message = format!("the domain is {other}");
@@ -250,7 +250,7 @@ async fn check_gone(host: &dyn SliceHost, task: &SliceTask) -> Result<(), SliceH
     match host.domain(task.claim_id).await? {
         DomainState::Absent => Ok(()),
         other => {
-            let message = format!("the domain is {other}; it has to be gone first");
+            let message = format!("the domain is {other}; remove it first");
             Err(SliceHostError::new("domain_present", message))
         }
     }
@@ -297,7 +297,7 @@ async fn reset(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport)
     }
     failed.extend(binding::give_back(host, task).await);
     if failed.is_empty() {
-        return Ok("GPUs and virtual functions are reset".to_owned());
+        return Ok("reset GPUs and virtual functions".to_owned());
     }
     Err(SliceHostError::new("reset_failed", failed.join("; ")))
 }
@@ -309,7 +309,7 @@ async fn reset_unheld(host: &dyn SliceHost, address: &str) -> Result<String, Sli
     host.reset_function(address).await?;
     let after = host.function(address).await?;
     if after.driver != before.driver {
-        let message = format!("{address} lost its driver to the reset");
+        let message = format!("{address} lost its driver during the reset");
         return Err(SliceHostError::new("reset_failed", message));
     }
     let method = before.reset_methods.first().map_or("any", String::as_str);
@@ -333,7 +333,7 @@ async fn erase(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport)
         report.proofs.push(done);
     }
     if failed.is_empty() {
-        return Ok("the drives say that they erased themselves".to_owned());
+        return Ok("the drives report a completed erase".to_owned());
     }
     Err(SliceHostError::new("erase_failed", failed.join("; ")))
 }
@@ -345,9 +345,9 @@ fn is_erased(method: EraseMethod, state: SanitizeState) -> Result<bool, String> 
         (_, SanitizeState::Running) => Ok(false),
         (EraseMethod::Format, _) | (_, SanitizeState::Succeeded) => Ok(true),
         (_, SanitizeState::Failed(status)) => {
-            Err(format!("reports that its sanitize failed (status {status})"))
+            Err(format!("reports a failed sanitize (status {status})"))
         }
-        (_, SanitizeState::None) => Err("took the sanitize and reports none".to_owned()),
+        (_, SanitizeState::None) => Err("accepted the sanitize but reports none".to_owned()),
     }
 }
 
@@ -369,11 +369,11 @@ async fn erase_one(
     let path = &drive.path;
     let state = check_drive(host, drive).await?;
     let method = *drive.erase_methods.first().ok_or_else(|| {
-        SliceHostError::new("erase_unknown", format!("{path} has no way to erase itself"))
+        SliceHostError::new("erase_unknown", format!("{path} supports no erase method"))
     })?;
     let blocks = canary::blocks(task, slot, state.size_bytes);
     if blocks.is_empty() {
-        let message = format!("{path} is too small to be checked");
+        let message = format!("{path} is too small to verify");
         return Err(SliceHostError::new("drive_too_small", message));
     }
     for (offset, block) in &blocks {
@@ -382,7 +382,7 @@ async fn erase_one(
     // What was never there would be gone afterwards, too.
     for (offset, block) in &blocks {
         if host.read_block(path, *offset).await? != *block {
-            let message = format!("{path} does not keep what is written to it, at {offset}");
+            let message = format!("{path} does not retain data written at offset {offset}");
             return Err(SliceHostError::new("drive_broken", message));
         }
     }
@@ -396,7 +396,7 @@ async fn erase_one(
         }
         host.pause(LOOK_SECONDS).await;
     }
-    Err(SliceHostError::new("erase_slow", format!("{path} is still erasing itself")))
+    Err(SliceHostError::new("erase_slow", format!("{path} is still erasing")))
 }
 
 async fn read_back(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceReport) -> Done {
@@ -411,7 +411,7 @@ async fn read_back(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceRep
     (files.method, files.reader) = ("unlink".to_owned(), "the file system".to_owned());
     host.remove_files(task.claim_id).await?;
     if host.has_files(task.claim_id).await? {
-        "files of the claim are there".clone_into(&mut files.detail);
+        "files of the claim still exist".clone_into(&mut files.detail);
     } else {
         files.result = ProofResult::Proven;
     }
@@ -430,7 +430,7 @@ async fn read_back(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceRep
         report.proofs.push(read_drive(host, task, slot, drive).await?);
     }
     let unproven = report.proofs.iter().filter(|one| one.result == ProofResult::Unproven).count();
-    Ok(format!("{} proofs, {unproven} of them say no", report.proofs.len()))
+    Ok(format!("{} proofs, {unproven} of them unproven", report.proofs.len()))
 }
 
 async fn read_drive(
@@ -452,11 +452,11 @@ async fn read_drive(
         looked_at += 1;
     }
     if !state.partitions.is_empty() {
-        seen.detail = format!("partitions are still there: {}", state.partitions.join(", "));
+        seen.detail = format!("partitions still exist: {}", state.partitions.join(", "));
     } else if survivors == 0 && looked_at > 0 {
         seen.result = ProofResult::Proven;
     } else {
-        seen.detail = format!("{survivors} of {looked_at} canaries are still there");
+        seen.detail = format!("{survivors} of {looked_at} canaries survived");
     }
     Ok(seen)
 }

@@ -117,7 +117,7 @@ async fn give_identity(
         let name = |value: Option<&str>| value.unwrap_or("none").to_owned();
         let kind = identity.kind;
         let message = format!(
-            "{address} has the {kind} {} after {} was set",
+            "{address} has {kind} {} after it was set to {}",
             name(after.as_deref()),
             name(value)
         );
@@ -198,7 +198,7 @@ pub(super) async fn clear_identity(
     let address = devices.fabric_vf.as_deref()?;
     let mut cleared = proof(devices.slot, ProofSubject::VfIdentityCleared, address);
     let Some(identity) = &devices.identity else {
-        "it never had one".clone_into(&mut cleared.method);
+        "no identity was assigned".clone_into(&mut cleared.method);
         cleared.result = ProofResult::Proven;
         return Some(cleared);
     };

@@ -38,7 +38,7 @@ async fn a_function_gets_the_driver_for_guests_and_its_identity_and_loses_only_t
     without.devices[0].identity = None;
     let (code, report) = report(&host, &without).await;
     let cleared = report.proofs.iter().find(|one| one.subject == ProofSubject::VfIdentityCleared);
-    assert!(code.is_empty() && cleared.unwrap().method == "it never had one");
+    assert!(code.is_empty() && cleared.unwrap().method == "no identity was assigned");
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ impl FabricManager for FabricClient<'_> {
         let output = self.runner.query(FABRIC_CLIENT, &["-l"], CALL_SECONDS).await?;
         fabric_partitions(&output.stdout).ok_or_else(|| {
             let line = output.stdout.lines().next().unwrap_or_default();
-            let message = format!("{FABRIC_CLIENT} -l prints no partitions: {line}");
+            let message = format!("{FABRIC_CLIENT} -l printed no partitions: {line}");
             SliceHostError::new("fabric_manager_silent", message)
         })
     }

@@ -43,7 +43,7 @@ impl HostFunctions<'_> {
                 CommandError::TimedOut { .. } => "kernel_waits",
                 _ => "kernel_refused",
             };
-            SliceHostError::new(code, format!("{value:?} for /{path}: {error}"))
+            SliceHostError::new(code, format!("cannot write {value:?} to /{path}: {error}"))
         };
         self.runner.write_sysfs(&self.root.join(path), value, seconds).await.map_err(refused)
     }
@@ -99,7 +99,7 @@ impl HostFunctions<'_> {
     fn link(&self, physical_function: &str) -> Result<String, SliceHostError> {
         let links = self.root.function_links(physical_function);
         links.into_iter().next().ok_or_else(|| {
-            let message = format!("{physical_function} has neither sriov settings nor a link");
+            let message = format!("{physical_function} has neither SR-IOV settings nor a link");
             SliceHostError::new("identity_unreachable", message)
         })
     }

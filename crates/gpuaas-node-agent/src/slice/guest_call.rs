@@ -60,7 +60,7 @@ impl GuestCallSettings {
             }
             _ => {
                 let message =
-                    format!("{SETTINGS} has the gateway {gateway:?} and the port {port:?}");
+                    format!("{SETTINGS} has invalid settings: gateway {gateway:?}, port {port:?}");
                 Err(SliceHostError::new("guest_call_settings", message))
             }
         }
@@ -231,7 +231,7 @@ pub(super) fn receive_call(
     match write_json(&mark, &ReceivedCall { at: now, from }) {
         Ok(()) => CallAnswer::Accepted,
         Err(error) => {
-            tracing::warn!(%error, %claim, "the call of a guest cannot be noted");
+            tracing::warn!(%error, %claim, "cannot record the call of a guest");
             CallAnswer::Unwritten
         }
     }

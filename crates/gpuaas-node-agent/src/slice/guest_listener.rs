@@ -82,7 +82,7 @@ impl GuestCallListener {
         *running = None;
         let listener = bind(host, root, &settings).map_err(|error| {
             let GuestCallSettings { bridge, address, port } = &settings;
-            let message = format!("{address}:{port} on {bridge}: {error}");
+            let message = format!("cannot listen on {address}:{port} ({bridge}): {error}");
             SliceHostError::new("guest_call_unbound", message)
         })?;
         let task = tokio::spawn(accept_calls(listener, root.clone()));
@@ -155,13 +155,13 @@ async fn accept_calls(listener: TcpListener, root: HostRoot) {
                     let limit = Duration::from_secs(CONNECTION_SECONDS);
                     let answered = tokio::time::timeout(limit, answer(stream, peer, root, turn));
                     if let Ok(Err(error)) = answered.await {
-                        tracing::debug!(%error, %peer, "a guest's connection");
+                        tracing::debug!(%error, %peer, "a guest's connection failed");
                     }
                     drop(counted);
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a guest's connection cannot be taken");
+                tracing::warn!(%error, "cannot accept a guest's connection");
                 HostClock.sleep(ACCEPT_PAUSE_SECONDS).await;
             }
         }

@@ -172,7 +172,7 @@ fn keep_address(root: &HostRoot, dhcp_host: &str) -> Result<(), SliceHostError> 
     let bytes: Vec<&str> = mac.split(':').collect();
     let hex = |byte: &&str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
     if bytes.len() != 6 || !bytes.iter().all(hex) || address.parse::<Ipv4Addr>().is_err() {
-        let message = format!("{dhcp_host:?} is not `MAC,ADDRESS`");
+        let message = format!("invalid DHCP host {dhcp_host:?}: expected `MAC,ADDRESS`");
         return Err(SliceHostError::new("seed_invalid", message));
     }
     let file = root.join(DHCP_HOSTS).join(bytes.join("-"));
@@ -222,7 +222,7 @@ impl SliceHost for LiveSliceHost<'_> {
     async fn function(&self, address: &str) -> Result<FunctionState, SliceHostError> {
         let topology = self.topology().await?;
         let function = topology.functions.into_iter().find(|one| one.address == address);
-        let absent = || SliceHostError::new("device_lost", format!("there is no {address}"));
+        let absent = || SliceHostError::new("device_lost", format!("no device {address}"));
         let function = function.ok_or_else(absent)?;
         let holders = function.holders.map(|holders| {
             holders.iter().map(|one| format!("{} ({})", one.program, one.pid)).collect()
@@ -293,7 +293,7 @@ impl SliceHost for LiveSliceHost<'_> {
 
     async fn drive(&self, path: &str) -> Result<DriveState, SliceHostError> {
         let topology = self.topology().await?;
-        let absent = || SliceHostError::new("device_lost", format!("there is no {path}"));
+        let absent = || SliceHostError::new("device_lost", format!("no drive {path}"));
         let drive = topology.namespaces.into_iter().find(|one| one.path == path);
         let drive = drive.ok_or_else(absent)?;
         let (mut uses, mut partitions) = (drive.uses.is_some().then(Vec::new), Vec::new());
@@ -422,7 +422,7 @@ impl SliceHost for LiveSliceHost<'_> {
             _ => {
                 // The guests of other claims are no part of this release.
                 if let Err(error) = self.listener.update(self.host).await {
-                    tracing::warn!(%error, "other guests cannot be heard");
+                    tracing::warn!(%error, "cannot listen for other guests");
                 }
                 Ok(())
             }

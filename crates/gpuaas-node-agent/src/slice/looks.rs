@@ -20,7 +20,7 @@ pub(super) fn check_unheld(
             Err(SliceHostError::new("device_held", message))
         }
         None => {
-            let message = format!("who holds {address} cannot be read");
+            let message = format!("cannot determine what holds {address}");
             Err(SliceHostError::new("holders_unknown", message))
         }
     }

@@ -95,7 +95,7 @@ async fn find_discrepancies(host: &Host, env: &SliceEnv, starts: bool) -> Vec<St
     match reconcile::find_discrepancies(&live, stops).await {
         Ok(found) => found.iter().map(ToString::to_string).collect(),
         Err(error) => {
-            tracing::warn!(%error, "domains and claims of this host cannot be compared");
+            tracing::warn!(%error, "cannot compare the domains and claims of this host");
             Vec::new()
         }
     }

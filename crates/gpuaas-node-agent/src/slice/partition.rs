@@ -16,7 +16,7 @@ async fn find(
     let all = manager.partitions().await?;
     let found = all.iter().find(|one| one.modules == wanted.modules).cloned();
     let found = found.ok_or_else(|| {
-        let message = format!("the fabric manager lists no partition of {}", name(&wanted.modules));
+        let message = format!("the fabric manager has no partition for {}", name(&wanted.modules));
         SliceHostError::new("partition_unknown", message)
     })?;
     Ok((found, all))
@@ -46,7 +46,7 @@ pub(super) async fn activate(
     };
     if let Some(other) = all.iter().find(overlaps) {
         let (id, modules) = (other.id, name(&other.modules));
-        let message = format!("partition {id} of {modules} is active and has GPUs of the claim");
+        let message = format!("partition {id} ({modules}) is active and has GPUs of the claim");
         return Err(SliceHostError::new("partition_busy", message));
     }
     if own.active && found.partition.is_none() {
@@ -58,7 +58,7 @@ pub(super) async fn activate(
         manager.activate(own.id).await?;
     }
     if !find(manager, wanted).await?.0.active {
-        let message = format!("partition {} is not active after it was activated", own.id);
+        let message = format!("partition {} is still inactive after activation", own.id);
         return Err(SliceHostError::new("partition_not_active", message));
     }
     Ok(())
@@ -75,7 +75,7 @@ async fn deactivate_and_look(
     }
     manager.deactivate(own.id).await?;
     if find(manager, wanted).await?.0.active {
-        let message = format!("partition {} is active after it was deactivated", own.id);
+        let message = format!("partition {} is still active after deactivation", own.id);
         return Err(SliceHostError::new("partition_stays", message));
     }
     Ok(true)
@@ -108,7 +108,7 @@ pub(super) async fn deactivate(host: &dyn SliceHost, task: &SliceTask) -> Option
     let _turn = manager.turn().lock().await;
     match deactivate_and_look(manager, wanted).await {
         Ok(was_active) => {
-            let method = if was_active { "deactivated" } else { "it was not active" };
+            let method = if was_active { "deactivated" } else { "already inactive" };
             (seen.method, seen.result) = (method.to_owned(), ProofResult::Proven);
         }
         Err(error) => seen.detail = error.message,

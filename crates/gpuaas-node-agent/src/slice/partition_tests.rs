@@ -51,7 +51,7 @@ async fn what_is_left_behind_is_made_anew_and_what_is_anothers_is_not_touched() 
     host.fabric().leave_active(1);
     let busy = carry_out(&host, &with_partition(SliceAction::Prepare)).await;
     assert_eq!(busy.code, "partition_busy");
-    assert!(busy.message.contains("partition 1 of modules 1, 2, 3, 4 is active"), "{busy:?}");
+    assert!(busy.message.contains("partition 1 (modules 1, 2, 3, 4) is active"), "{busy:?}");
     assert_eq!((host.fabric().active(), host.fabric().calls()), (vec![1], 0));
     assert!(!busy.slice.unwrap().prepared);
 }
@@ -73,7 +73,7 @@ async fn refusals_and_partitions_that_stay_are_seen_and_a_restart_is_no_obstacle
     let proofs = reset.slice.unwrap().proofs;
     assert_eq!(proofs[0].subject, ProofSubject::PartitionInactive);
     assert_eq!(proofs[0].result, ProofResult::Unproven);
-    assert!(proofs[0].detail.contains("active after it was deactivated"), "{proofs:?}");
+    assert!(proofs[0].detail.contains("still active after deactivation"), "{proofs:?}");
     // The fabric manager is started anew and forgets: there is nothing to take back.
     host.fabric().restart();
     assert_eq!(code(&host, SliceAction::Reset).await, "");

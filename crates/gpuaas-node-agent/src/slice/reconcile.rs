@@ -100,22 +100,25 @@ impl fmt::Display for SliceDiscrepancy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DomainUnclaimed { name, is_stopped: false } => {
-                write!(f, "slice_domain_unclaimed: domain {name} is of no claim of this host")
+                write!(f, "slice_domain_unclaimed: domain {name} belongs to no claim of this host")
             }
             Self::DomainUnclaimed { name, is_stopped: true } => {
-                write!(f, "slice_domain_unclaimed: domain {name} was of no claim and is stopped")
+                write!(
+                    f,
+                    "slice_domain_unclaimed: domain {name} belonged to no claim and was stopped"
+                )
             }
             Self::FunctionHeld { address, holders } => {
                 write!(
                     f,
-                    "slice_function_held: {holders} holds {address}, which no claim's domain has"
+                    "slice_function_held: {holders} holds {address}, but no claim's domain uses it"
                 )
             }
             Self::PartitionUnclaimed { id, modules, is_stopped } => {
                 let state = if *is_stopped {
-                    "was active for no claim and is deactivated"
+                    "was active but unclaimed; the agent deactivated it"
                 } else {
-                    "is active for no claim of this host"
+                    "is active but unclaimed on this host"
                 };
                 write!(
                     f,
@@ -125,13 +128,13 @@ impl fmt::Display for SliceDiscrepancy {
             Self::PartitionMissing { claim, modules } => write!(
                 f,
                 "slice_partition_missing: the partition of modules {modules:?} of claim {claim} is \
-                 not active: its guest has lost its NVLinks"
+                 inactive: its guest has lost its NVLinks"
             ),
             Self::DomainMissing { claim, is_defined } => {
-                let state = if *is_defined { "does not run" } else { "is gone" };
+                let state = if *is_defined { "is not running" } else { "no longer exists" };
                 write!(
                     f,
-                    "slice_domain_missing: the guest of claim {claim} booted, its domain {state}"
+                    "slice_domain_missing: claim {claim} has a booted guest, but its domain {state}"
                 )
             }
         }
@@ -235,7 +238,7 @@ async fn active_partitions(
     match host.fabric_manager().partitions().await {
         Ok(all) => Some(all.into_iter().filter(|one| one.active).collect()),
         Err(error) => {
-            tracing::warn!(%error, "partitions of this host cannot be compared");
+            tracing::warn!(%error, "cannot compare the partitions of this host");
             None
         }
     }
@@ -273,7 +276,7 @@ pub(super) async fn find_discrepancies(
         {
             match host.fabric_manager().deactivate(*id).await {
                 Ok(()) => *is_stopped = true,
-                Err(error) => tracing::warn!(%error, id, "a partition cannot be deactivated"),
+                Err(error) => tracing::warn!(%error, id, "cannot deactivate a partition"),
             }
         }
         let SliceDiscrepancy::DomainUnclaimed { name, is_stopped } = one else { continue };
@@ -283,7 +286,7 @@ pub(super) async fn find_discrepancies(
         let is_running = survey.domains.get(name).copied().unwrap_or_default();
         match host.remove_domain(name, is_running).await {
             Ok(()) => *is_stopped = true,
-            Err(error) => tracing::warn!(%error, name, "an unclaimed domain cannot be stopped"),
+            Err(error) => tracing::warn!(%error, name, "cannot stop an unclaimed domain"),
         }
     }
     Ok(found)
@@ -323,19 +326,20 @@ mod tests {
         odd.domains.extend([(name(2), false), ("my-own".to_owned(), true)]);
         odd.held.push(holder("0000:1a:00.1"));
         let wanted = [
-            format!("slice_domain_unclaimed: domain {} is of no claim of this host", name(2)),
-            "slice_domain_unclaimed: domain my-own is of no claim of this host".to_owned(),
-            "slice_function_held: qemu (7) holds 0000:1a:00.1, which no claim's domain has"
+            format!("slice_domain_unclaimed: domain {} belongs to no claim of this host", name(2)),
+            "slice_domain_unclaimed: domain my-own belongs to no claim of this host".to_owned(),
+            "slice_function_held: qemu (7) holds 0000:1a:00.1, but no claim's domain uses it"
                 .to_owned(),
         ];
         assert_eq!(texts(&odd), wanted);
-        for (domains, state) in
-            [(BTreeMap::from([(name(1), false)]), "does not run"), (BTreeMap::new(), "is gone")]
-        {
+        for (domains, state) in [
+            (BTreeMap::from([(name(1), false)]), "is not running"),
+            (BTreeMap::new(), "no longer exists"),
+        ] {
             let missing = HostSurvey { domains, held: Vec::new(), ..healthy.clone() };
             let claim = id(1);
             let text = format!(
-                "slice_domain_missing: the guest of claim {claim} booted, its domain {state}"
+                "slice_domain_missing: claim {claim} has a booted guest, but its domain {state}"
             );
             assert_eq!(texts(&missing), [text]);
             // It was stopped, or taken back, while the host was read.
@@ -376,7 +380,7 @@ mod tests {
         assert_eq!(
             texts(&stale),
             [
-                "slice_partition_unclaimed: partition 4 of modules [2, 4] is active for no claim of this host"
+                "slice_partition_unclaimed: partition 4 of modules [2, 4] is active but unclaimed on this host"
             ]
         );
         let forgotten = HostSurvey { active: Some(Vec::new()), ..healthy.clone() };

@@ -161,7 +161,7 @@ impl StandInHost {
 
     fn refuse_if(&self, fault: StandInFault, what: &str) -> Result<(), SliceHostError> {
         if self.state.lock().faults.contains(&fault) {
-            return Err(SliceHostError::new("tool_failed", format!("{what} does not work here")));
+            return Err(SliceHostError::new("tool_failed", format!("{what} fails here")));
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl SliceHost for StandInHost {
 
     async fn define_domain(&self, claim: ClaimId, xml: &str) -> Result<(), SliceHostError> {
         if !xml.contains(&format!("<uuid>{claim}</uuid>")) {
-            return Err(SliceHostError::new("tool_failed", "the domain is another one"));
+            return Err(SliceHostError::new("tool_failed", "the domain XML has another UUID"));
         }
         let sources = xml.split("<source dev=\"").skip(1);
         let drives = sources.filter_map(|rest| rest.split('"').next().map(str::to_owned));

@@ -121,7 +121,7 @@ async fn a_drive_that_lies_is_caught_each_time() {
             let last = read.proofs.last().unwrap();
             assert_eq!(last.subject, ProofSubject::DriveReadBack);
             assert_eq!(last.result, ProofResult::Unproven);
-            let wanted = format!("{survivors} of 16 canaries are still there");
+            let wanted = format!("{survivors} of 16 canaries survived");
             assert_eq!(last.detail, wanted);
         }
     }
@@ -444,16 +444,16 @@ async fn a_domain_of_no_claim_is_reported_and_stopped_only_where_the_host_wants_
     std::fs::write(dir.path().join("domains"), format!("{ours}\n{theirs}\n\n")).unwrap();
     std::fs::write(dir.path().join("state"), "running").unwrap();
     let unclaimed = |name: &str, how: &str| format!("slice_domain_unclaimed: domain {name} {how}");
-    let left = unclaimed(theirs, "is of no claim of this host");
+    let left = unclaimed(theirs, "belongs to no claim of this host");
     let found = reconcile_at_start(&host, &env).await;
-    assert_eq!(found, [unclaimed(&ours, "is of no claim of this host"), left.clone()]);
+    assert_eq!(found, [unclaimed(&ours, "belongs to no claim of this host"), left.clone()]);
     assert!(commands_run(dir.path()).is_empty(), "it is reported only");
     std::fs::write(root.join("etc/gpuaas/slice.env"), "GPUAAS_SLICE_UNCLAIMED_DOMAINS=stop\n")
         .unwrap();
     assert_eq!(discrepancies(&host, &env).await, found);
     assert!(commands_run(dir.path()).is_empty(), "only a start of the agent stops it");
     let found = reconcile_at_start(&host, &env).await;
-    assert_eq!(found, [unclaimed(&ours, "was of no claim and is stopped"), left]);
+    assert_eq!(found, [unclaimed(&ours, "belonged to no claim and was stopped"), left]);
     let run = commands_run(dir.path()).join("\n");
     assert!(run.contains(&format!("destroy {ours}")) && run.contains("undefine --nvram"), "{run}");
     assert!(!run.contains(theirs), "{run}");

@@ -202,7 +202,7 @@ async fn a_host_comes_up_in_order_and_a_second_boot_changes_nothing() {
     assert!(phases.iter().all(|phase| phase.changed == 0), "{phases:?}");
     let messages = machine.fake.change(|seen| seen.messages.clone());
     assert!(messages[1].starts_with("site-base@1.0.0: site-name 0."), "{messages:?}");
-    assert!(messages[1].ends_with("1 of 1 effects there"), "{messages:?}");
+    assert!(messages[1].ends_with("1 of 1 effects in place"), "{messages:?}");
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn a_bundle_that_fails_stops_the_node_bootstrap() {
     let order = ["site_bootstrap started", "site_bootstrap failed", "node_bootstrap failed"];
     assert_eq!(machine.fake.calls(), order);
     let messages = machine.fake.change(|seen| seen.messages.clone());
-    assert!(messages[1].contains("site-test@1.0.0: only failed: it ended with"), "{messages:?}");
+    assert!(messages[1].contains("site-test@1.0.0: only failed: it failed with"), "{messages:?}");
     assert!(messages[1].contains("preparing | no disk for fine [redacted]"), "{messages:?}");
     let phases = machine.fake.change(|seen| std::mem::take(&mut seen.phases));
     let told = format!("{} {} {messages:?} {phases:?}", site.output, node.output);
@@ -245,10 +245,13 @@ async fn a_bundle_without_a_trusted_signature_is_not_run() {
         change(&mut delivery);
         delivery
     };
-    refused(with(|d| d.trusted_keys.clear()), "no trusted key has signed it").await;
-    refused(with(|d| d.trusted_keys[0].until = Some(HostClock.now())), "is not trusted since")
-        .await;
-    refused(with(|d| d.bundles[0].artifact.version = "1.0.1".into()), "was asked for").await;
+    refused(with(|d| d.trusted_keys.clear()), "not signed by a trusted key").await;
+    refused(
+        with(|d| d.trusted_keys[0].until = Some(HostClock.now())),
+        "has not been trusted since",
+    )
+    .await;
+    refused(with(|d| d.bundles[0].artifact.version = "1.0.1".into()), "was requested").await;
     let forged = |d: &mut Delivery| {
         let other = SigningKey::generate().unwrap();
         let statement = d.bundles[0].envelope.unverified_statement().unwrap();
@@ -256,7 +259,7 @@ async fn a_bundle_without_a_trusted_signature_is_not_run() {
         d.bundles[0].envelope = other.sign(&statement).unwrap();
         d.bundles[0].envelope.signatures[0].keyid = own;
     };
-    refused(with(forged), "does not fit").await;
+    refused(with(forged), "does not match the key of").await;
     let missing = |d: &mut Delivery| {
         let digest = Digest::sha256(b"x");
         d.bundles[0].artifact.digest = digest;
@@ -264,7 +267,7 @@ async fn a_bundle_without_a_trusted_signature_is_not_run() {
     };
     refused(with(missing), "artifact_not_found").await;
     fs::write(machine.store.path(&good.bundles[0].artifact.digest), "tampered").unwrap();
-    refused(good.clone(), "its digest is").await;
+    refused(good.clone(), "digest is").await;
 }
 
 #[tokio::test]

@@ -501,7 +501,7 @@ async fn the_agent_trusts_its_anchor_and_not_the_systems_authorities() {
     let refused = async {
         let mut lines = BufReader::new(log).lines();
         while let Some(line) = lines.next_line().await.unwrap() {
-            if line.contains("enrollment will be tried again") {
+            if line.contains("enrollment failed, retrying") {
                 return line;
             }
         }

@@ -259,7 +259,7 @@ async fn an_update_without_a_heartbeat_is_rolled_back() {
     fixture.order(&text, Digest::sha256(text.as_bytes()));
     let result = fixture.result().await;
     assert_eq!(result.code, "agent_rolled_back", "{result:?}");
-    assert!(result.message.contains("no heartbeat got through in 5 s"), "{}", result.message);
+    assert!(result.message.contains("no heartbeat succeeded within 5 s"), "{}", result.message);
     fixture.assert_old_agent_runs(&mut running).await;
 }
 

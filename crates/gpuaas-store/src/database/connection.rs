@@ -152,7 +152,7 @@ impl Conn {
         self.counters.note_statement(command.text(), command.begins());
         match &mut self.driver {
             Driver::Postgres(session) => session.control(command).await,
-            _ => Err(StoreError::unavailable("the writer of the file has its own transactions")),
+            _ => Err(StoreError::unavailable("the SQLite writer manages its own transactions")),
         }
     }
 
@@ -334,7 +334,7 @@ impl Conn {
             Driver::Postgres(session) => {
                 session.visit(Cow::Owned(sql), |row| visit(&Row::Postgres(row))).await
             }
-            _ => Err(StoreError::unavailable("the rows of a file come all at once")),
+            _ => Err(StoreError::unavailable("SQLite cannot stream rows")),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 pub(crate) fn enum_str<T: Serialize>(value: &T) -> Result<String, StoreError> {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => Ok(word),
-        Ok(other) => Err(StoreError::corrupt("word", format!("{other} is not a word"))),
+        Ok(other) => Err(StoreError::corrupt("word", format!("{other} is not a string"))),
         Err(error) => Err(StoreError::corrupt("word", error)),
     }
 }

@@ -155,7 +155,7 @@ impl<T: Send + Sync + 'static> Job for Request<T> {
     }
 
     fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
-        let missing = || Err(StoreError::unavailable("the write was not made"));
+        let missing = || Err(StoreError::unavailable("the write was not executed"));
         let result = match (self.result, committed) {
             (Some(Ok(value)), committed) => committed.map(|()| value),
             (Some(Err(error)), _) => Err(error),
@@ -316,7 +316,7 @@ impl Committer {
         alone: &mut Vec<Box<dyn Job>>,
     ) -> Result<(), Failed> {
         let again = |error: StoreError| {
-            tracing::debug!(%error, "a group of writes is made again, one by one");
+            tracing::debug!(%error, "retrying a group of writes one by one");
             Failed::RolledBack
         };
         let session = self.pool.acquire().await.map_err(again)?;
@@ -329,7 +329,7 @@ impl Committer {
                 let before = conn.group().map(|state| state.touched());
                 if !job.work(&mut conn).await && conn.group().map(|state| state.touched()) != before
                 {
-                    return Err(StoreError::unavailable("a request of the group failed"));
+                    return Err(StoreError::unavailable("a request in the group failed"));
                 }
             }
             write_pending(&mut conn).await
@@ -384,7 +384,7 @@ async fn update_runs(conn: &mut Conn, group: &[Box<dyn Job>]) -> Result<(), Stor
     }
     if run_ids.iter().collect::<BTreeSet<_>>().len() < run_ids.len() {
         // Two workers, one of which has lost its lease.
-        return Err(StoreError::unavailable("two updates of one run"));
+        return Err(StoreError::unavailable("two updates of one run in a group"));
     }
     let mut updated = Vec::new();
     for row in conn.query_rows(UPDATE_RUNS, rows).await? {

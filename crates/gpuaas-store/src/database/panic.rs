@@ -40,10 +40,10 @@ pub(crate) async fn catch_panic<T>(
         let message = text.or_else(|| payload.downcast_ref::<String>().cloned());
         let location = LAST_PANIC.try_with(RefCell::take).ok().flatten();
         let error = StoreError::Panicked {
-            location: location.unwrap_or_else(|| "a place that is not known".to_owned()),
+            location: location.unwrap_or_else(|| "an unknown location".to_owned()),
             message: message.unwrap_or_default(),
         };
-        tracing::error!(%error, "a write was rolled back");
+        tracing::error!(%error, "rolled back a write that panicked");
         Err(error)
     })
 }

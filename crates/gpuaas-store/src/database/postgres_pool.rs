@@ -59,7 +59,7 @@ impl PostgresPool {
     pub(crate) async fn acquire(&self) -> Result<PostgresSession, StoreError> {
         let permit = timeout(PATIENCE, Arc::clone(&self.permits).acquire_owned())
             .await
-            .map_err(|_| StoreError::unavailable("every connection to the database is busy"))?
+            .map_err(|_| StoreError::unavailable("all database connections are busy"))?
             .map_err(|_| StoreError::unavailable("the store is closed"))?;
         let kept = lock(&self.idle).pop();
         let (connection, kept) = match kept {
@@ -83,7 +83,7 @@ impl PostgresPool {
         let idle = std::mem::take(&mut *lock(&self.idle));
         for connection in idle {
             if let Err(error) = connection.close().await {
-                tracing::debug!(%error, "a connection was gone before it was closed");
+                tracing::debug!(%error, "a connection broke before it was closed");
             }
         }
         self.closed.send_replace(true);
@@ -99,7 +99,8 @@ impl PostgresPool {
 
 async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
     let connecting = timeout(PATIENCE, options.connect()).await;
-    Ok(connecting.map_err(|_| StoreError::unavailable("the database takes no connection"))??)
+    Ok(connecting
+        .map_err(|_| StoreError::unavailable("timed out connecting to the database"))??)
 }
 
 /// How a transaction begins and ends.
@@ -164,7 +165,7 @@ impl PostgresSession {
 
     /// The connection itself; a transaction that is open on it stays so.
     pub(crate) fn connection(&mut self) -> Result<&mut PgConnection, StoreError> {
-        self.connection.as_mut().ok_or_else(|| StoreError::unavailable("the connection is gone"))
+        self.connection.as_mut().ok_or_else(|| StoreError::unavailable("the connection was lost"))
     }
 
     /// Opens a new connection in place of one that broke while nobody used it. Answers whether
@@ -191,7 +192,7 @@ impl PostgresSession {
     pub(crate) async fn control(&mut self, command: TransactionCommand) -> Result<(), StoreError> {
         if command == TransactionCommand::Commit && self.state == SessionState::Failed {
             // PostgreSQL would roll it back and say that all is well.
-            return Err(StoreError::unavailable("a statement of the transaction failed"));
+            return Err(StoreError::unavailable("a statement in the transaction failed"));
         }
         self.state = SessionState::Sent;
         let mut sent = raw_sql(command.text()).execute(self.connection()?).await;

@@ -87,7 +87,7 @@ where
             };
             tokio::spawn(async move { reader.answer_all().await });
         }
-        answered.await.map_err(|_| StoreError::unavailable("the read was given up"))?
+        answered.await.map_err(|_| StoreError::unavailable("the read was abandoned"))?
     }
 }
 

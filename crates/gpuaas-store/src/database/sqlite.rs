@@ -122,7 +122,7 @@ impl SqliteConnection {
 /// Binds a value for each placeholder; those that the text skips are bound, too.
 fn bind(statement: &mut rusqlite::Statement<'_>, args: &[Val]) -> Result<(), StoreError> {
     for at in 1..=statement.parameter_count() {
-        let missing = || StoreError::corrupt("statement", format!("?{at} has no value"));
+        let missing = || StoreError::corrupt("statement", format!("parameter ?{at} has no value"));
         statement.raw_bind_parameter(at, args.get(at - 1).ok_or_else(missing)?)?;
     }
     Ok(())
@@ -309,7 +309,7 @@ impl Readers {
         }
         let permit = timeout(BUSY_TIMEOUT, Arc::clone(&self.permits).acquire_owned())
             .await
-            .map_err(|_| StoreError::unavailable("every reader of the file is busy"))?
+            .map_err(|_| StoreError::unavailable("all readers of the database file are busy"))?
             .map_err(|_| StoreError::unavailable("the store is closed"))?;
         if self.location == SqliteLocation::Memory {
             return Ok(Reader::Writer(Arc::clone(&self.writer).lock_owned().await));
@@ -342,7 +342,7 @@ impl Reader {
             Self::Writer(connection) => Ok(connection),
             Self::Own { connection, .. } => connection
                 .as_mut()
-                .ok_or_else(|| StoreError::unavailable("the reader was given back")),
+                .ok_or_else(|| StoreError::unavailable("the reader was already returned")),
         }
     }
 }

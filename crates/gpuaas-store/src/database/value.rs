@@ -93,7 +93,7 @@ impl Column {
             (Self::Bytes(all), Val::Bytes(v)) => all.push(v),
             (Self::Json(all), Val::Json(v)) => all.push(v),
             // The column is then too short, and the database refuses the statement.
-            _ => debug_assert!(false, "a column has values of one type"),
+            _ => debug_assert!(false, "all values of a column have one type"),
         }
     }
 }

@@ -191,7 +191,7 @@ impl WriterTask {
         };
         match self.location.open() {
             Ok(opened) => *connection = opened,
-            Err(error) => tracing::error!(%error, "the database file cannot be opened again"),
+            Err(error) => tracing::error!(%error, "cannot reopen the database file"),
         }
     }
 }
@@ -231,7 +231,7 @@ async fn transact(
 async fn call_hook(conn: &mut Conn, hook: CommitHook) -> Result<(), StoreError> {
     exec(conn, "SAVEPOINT hook").await?;
     if let Err(error) = catch_panic(async { hook(conn).await }).await {
-        tracing::error!(%error, "what is done before a commit failed");
+        tracing::error!(%error, "a pre-commit hook failed");
         exec(conn, "ROLLBACK TO hook").await?;
     }
     exec(conn, "RELEASE hook").await

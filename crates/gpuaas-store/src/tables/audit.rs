@@ -136,7 +136,7 @@ async fn mark_executed(conn: &mut Conn, execution: ApprovalExecution) -> Result<
     if conn.execute(sql, args![execution.approval.0, &token]).await? == 1 {
         return Ok(());
     }
-    let detail = format!("{} was executed by another control plane", execution.approval);
+    let detail = format!("another control plane has already executed {}", execution.approval);
     Err(StoreError::conflict(ProblemCode::ApprovalDecided, detail))
 }
 
@@ -158,7 +158,7 @@ pub(crate) async fn read_response<T: DeserializeOwned + 'static>(
         return cols.json().map(Some);
     }
     let senders = key.key.lines().last().unwrap_or_default();
-    let detail = format!("the idempotency key {senders:?} was used for another request");
+    let detail = format!("idempotency key {senders:?} was already used for another request");
     Err(StoreError::conflict(ProblemCode::IdempotencyKeyReused, detail))
 }
 

@@ -78,7 +78,7 @@ pub(crate) async fn read_head(conn: &mut Conn, lock: bool) -> Result<AuditHead, 
     const LOCKED: &str = "SELECT seq, digest, settled_id, mark_id, mark_xact, last_id \
                           FROM audit_head WHERE id = 1 {LOCK}";
     let row = conn.first(if lock { LOCKED } else { READ }, args![]).await?;
-    let row = row.ok_or_else(|| StoreError::corrupt("audit_head", "it has no row"))?;
+    let row = row.ok_or_else(|| StoreError::corrupt("audit_head", "row is missing"))?;
     let mut cols = row.cols();
     Ok(AuditHead {
         seq: cols.next()?,
@@ -165,7 +165,7 @@ async fn transactions_under_way(conn: &mut Conn) -> Result<Option<Transactions>,
     let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, \
                pg_current_xact_id()::text::bigint";
     let row = conn.first(sql, args![]).await?;
-    let row = row.ok_or_else(|| StoreError::corrupt("snapshot", "it has no row"))?;
+    let row = row.ok_or_else(|| StoreError::corrupt("snapshot", "row is missing"))?;
     let mut cols = row.cols();
     Ok(Some(Transactions { oldest: cols.next()?, own: cols.next()? }))
 }

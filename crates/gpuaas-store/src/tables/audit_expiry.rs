@@ -51,7 +51,7 @@ pub(crate) async fn expire_entries(
         action: AuditAction::AuditExpire,
         subject: format!("{} entries", expiry.entries),
         detail: serde_json::to_value(&expiry)
-            .map_err(|error| StoreError::corrupt("record of a deletion", error))?,
+            .map_err(|error| StoreError::corrupt("deletion record", error))?,
     };
     audit::append(conn, now, &entry).await?;
     Ok(deleted)
@@ -79,6 +79,6 @@ async fn move_anchor(conn: &mut Conn) -> Result<AuditChainEnd, StoreError> {
     }
     let sql = "SELECT seq, digest, anchor_seq, anchor_digest FROM audit_head WHERE id = 1";
     let row = conn.first(sql, args![]).await?;
-    let row = row.ok_or_else(|| StoreError::corrupt("audit_head", "it has no row"))?;
+    let row = row.ok_or_else(|| StoreError::corrupt("audit_head", "row is missing"))?;
     Ok(read_ends(&mut row.cols())?.1)
 }

@@ -44,7 +44,7 @@ impl FromStr for CertificateEnding {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = [Self::Revoked, Self::Superseded].into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| format!("{text:?} is no ending of a certificate"))
+        known.ok_or_else(|| format!("unknown certificate ending {text:?}"))
     }
 }
 
@@ -117,6 +117,6 @@ pub(crate) async fn check_live_limit(
     if live < MAX_LIVE {
         return Ok(());
     }
-    let detail = format!("{live} certificates of this node are good at the same time");
+    let detail = format!("this node already has {live} valid certificates");
     Err(StoreError::conflict(ProblemCode::CertificatesTooMany, detail))
 }

@@ -81,7 +81,7 @@ pub(crate) async fn event_end(conn: &mut Conn) -> Result<EventCursor, StoreError
         "SELECT 0, COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'timeline_event'), 0)"
     };
     let row = conn.first(sql, args![]).await?;
-    let row = row.ok_or_else(|| StoreError::corrupt("end of the events", "it has no row"))?;
+    let row = row.ok_or_else(|| StoreError::corrupt("event cursor", "row is missing"))?;
     let mut cols = row.cols();
     Ok(EventCursor { xact: cols.next()?, id: cols.next()? })
 }

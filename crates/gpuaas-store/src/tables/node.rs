@@ -94,7 +94,7 @@ pub(crate) async fn hostname_in_use(
     let Some(row) = conn.first(LIVE, args![site_id.0, hostname]).await? else { return Ok(None) };
     let mut cols = row.cols();
     let (id, state) = (cols.id(NodeId)?, cols.enum_str::<NodeState>()?);
-    let detail = format!("node {hostname} exists at this site as {id} and is {state}");
+    let detail = format!("this site already has node {hostname} ({id}), which is {state}");
     Ok(Some(StoreError::conflict(ProblemCode::HostnameTaken, detail)))
 }
 
@@ -142,7 +142,7 @@ pub(crate) async fn address_in_use(
         Some(bmc) if mac.is_empty() => (ProblemCode::BmcAddressTaken, format!("BMC address {bmc}")),
         _ => (ProblemCode::MacAddressTaken, format!("MAC address {mac}")),
     };
-    let detail = format!("{address} belongs to node {holder} ({id})");
+    let detail = format!("{address} already belongs to node {holder} ({id})");
     Ok(Some(StoreError::conflict(code, detail)))
 }
 

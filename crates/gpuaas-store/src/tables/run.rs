@@ -163,12 +163,12 @@ pub(crate) async fn insert_run(
         let Some(open) = open else {
             return Err(StoreError::conflict(
                 ProblemCode::AlreadyExists,
-                format!("run {} exists", run.id),
+                format!("run {} already exists", run.id),
             ));
         };
         let mut cols = open.cols();
         let (id, step) = (cols.id(RunId)?, cols.enum_str::<Step>()?);
-        let detail = format!("run {id} of the node is open, at {step}");
+        let detail = format!("the node already has an open run: {id}, at {step}");
         return Err(StoreError::conflict(ProblemCode::NodeHasOpenRun, detail));
     }
     let first = Transition { step: run.step, at: now, cause: run.cause.clone() };

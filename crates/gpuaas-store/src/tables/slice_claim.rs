@@ -30,7 +30,7 @@ pub struct SlotClaim {
     pub owner: String,
     /// How it stands.
     pub state: ClaimState,
-    /// What was asked of the places of its GPUs.
+    /// Requested NUMA placement of its GPUs.
     pub numa: NumaPreference,
     /// Grows with each holder of the claim, and with each claim of one of its slots.
     pub fence: i64,
@@ -159,7 +159,7 @@ pub(crate) async fn refuse_while_claimed(
     if claims.is_empty() {
         return Ok(());
     }
-    let detail = format!("a {what} would end claims of the node: {}", claims.join(", "));
+    let detail = format!("the {what} would end claims of the node: {}", claims.join(", "));
     Err(StoreError::conflict(ProblemCode::NodeHasClaims, detail))
 }
 

@@ -1,5 +1,7 @@
 //! Rows of `slice_topology`.
 
+use std::collections::BTreeSet;
+
 use gpuaas_types::slot::SlotMap;
 use gpuaas_types::topology::TopologyReport;
 use gpuaas_types::{NodeId, Timestamp};
@@ -18,6 +20,17 @@ pub struct SliceTopology {
     pub map: SlotMap,
     /// The map of the discovery before, and when it was made; none: there was no other.
     pub previous: Option<(Timestamp, SlotMap)>,
+}
+
+/// A map with blockers, and the slots of its node that were approved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlockedSlotMap {
+    /// Moment at which the report came.
+    pub observed_at: Timestamp,
+    /// The map of it.
+    pub map: SlotMap,
+    /// Numbers of the approved slots.
+    pub approved: BTreeSet<u32>,
 }
 
 /// Discoveries and approvals of a node one by one.

@@ -79,5 +79,5 @@ impl TableLayout {
 
 /// Reads the mark of a file.
 pub(super) fn parse_mark(text: &str) -> Result<MovedTo, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::corrupt("mark of the file", error))
+    serde_json::from_str(text).map_err(|error| StoreError::corrupt("move marker", error))
 }

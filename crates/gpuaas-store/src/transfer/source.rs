@@ -67,7 +67,7 @@ impl SourceFile {
         if other.is_empty() {
             return Ok(());
         }
-        Err(StoreError::corrupt("tables", format!("{other:?} are in the list or in the file only")))
+        Err(StoreError::corrupt("tables", format!("{other:?} exist only in the list or the file")))
     }
 
     /// A row of `store_meta`.
@@ -130,7 +130,7 @@ impl SourceFile {
                 for (value, (name, kind)) in values.into_iter().zip(&layout.columns) {
                     bytes += length(&value);
                     row.push(typed(value, *kind).ok_or_else(|| {
-                        StoreError::corrupt(format!("{}.{name}", layout.name), "it is not its type")
+                        StoreError::corrupt(format!("{}.{name}", layout.name), "wrong type")
                     })?);
                 }
                 digest.add(&row)?;

@@ -41,7 +41,7 @@ pub(super) async fn refuse_other_version(url: &str, public_url: &str) -> Result<
     match inspect_database(url).await?.schema {
         SchemaVersion::Empty | SchemaVersion::Current => Ok(()),
         SchemaVersion::Older | SchemaVersion::Expanded | SchemaVersion::Newer => {
-            Err(used(public_url, "it has the tables of another version"))
+            Err(used(public_url, "it has tables of another version"))
         }
     }
 }
@@ -50,7 +50,7 @@ fn used(url: &str, why: &str) -> StoreError {
     StoreError::open(
         CommandCode::TransferTargetUsed.as_str(),
         format!("{url} is in use: {why}"),
-        "make a database of its own, `createdb NAME`, and move to that one: \
+        "create an empty database, `createdb NAME`, and move to it: \
          `gpuaas migrate-store --from DIR --to postgres://USER:PASSWORD@HOST:PORT/NAME`",
     )
 }
@@ -95,7 +95,7 @@ impl Target {
                 _ => format!("SELECT 1 FROM {table} LIMIT 1"),
             };
             if self.conn.first(sql, args![]).await?.is_some() {
-                return Err(used(url, &format!("it has rows, the first ones in {table}")));
+                return Err(used(url, &format!("it already has rows in {table}")));
             }
         }
         Ok(())
@@ -153,7 +153,7 @@ impl Target {
             }
             let found = columns.iter().map(|(name, _)| name.clone()).collect();
             if source.columns(name)? != found {
-                return Err(StoreError::corrupt(name, "its columns differ in the two databases"));
+                return Err(StoreError::corrupt(name, "its columns differ between databases"));
             }
             layouts.push(TableLayout { name, movement, columns, numbered });
         }
@@ -181,11 +181,11 @@ impl Target {
                     return Err(StoreError::open(
                         CommandCode::TransferDiffers.as_str(),
                         format!(
-                            "{table}: {} rows with digest {} were read, and {} with {} arrived",
+                            "{table}: read {} rows with digest {}, but wrote {} with digest {}",
                             read.rows, read.digest, written.rows, written.digest
                         ),
-                        "nothing was moved, and the data folder is as it was; report this with the \
-                         versions of both: `gpuaas doctor`",
+                        "report this with the versions of both databases, `gpuaas doctor`; \
+                         nothing was moved, and the data folder is unchanged",
                     ));
                 }
                 None => return Ok(None),

@@ -227,7 +227,7 @@ fn a_claim_takes_a_partition_and_its_end_frees_it() {
         let ended = store.release_slot_claim(at(5.0), release(&pair)).await.unwrap();
         assert_eq!((ended.state, ended.ended_at), (ClaimState::Released, Some(at(5.0))));
         for freed in &store.slots_of_node(node_id).await.unwrap()[..2] {
-            let why = format!("claim {} was released: not wanted", pair.id);
+            let why = format!("claim {} released: not wanted", pair.id);
             assert_eq!((freed.state, freed.since), (SlotState::Free, at(5.0)));
             assert_eq!((&freed.reason, freed.claim_id), (&why, None));
         }
@@ -432,7 +432,9 @@ fn a_host_with_claims_is_left_alone_and_one_that_changed_is_not_handed_out() {
         wanted[0] = SlotState::Reserved;
         assert_eq!(states(store, node_id).await, wanted);
         let flagged = store.slots_of_node(node_id).await.unwrap()[0].flagged.clone();
-        assert!(flagged.is_some_and(|text| text.contains("no longer what was approved")));
+        assert!(
+            flagged.is_some_and(|text| text.contains("has changed since its slots were approved"))
+        );
         let outcome = store.claim_slots(at(4.0), asked(1)).await.unwrap();
         assert_eq!(refused(outcome), ClaimRefusal::NoneInSite);
         store.release_slot_claim(at(5.0), release(&claim)).await.unwrap();

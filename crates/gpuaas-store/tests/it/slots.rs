@@ -5,7 +5,7 @@ use gpuaas_store::{
     NewAuditEntry, NewOperatorTask, NewSliceTopology, NewSlotApproval, RunWrite, StoredSlot,
 };
 use gpuaas_types::agent::{Operation, Task, TaskSpec};
-use gpuaas_types::slot::{SlotMap, SlotState};
+use gpuaas_types::slot::{BlockerFixer, SlotBlocker, SlotMap, SlotState};
 use gpuaas_types::topology::{HostTopology, TopologyFunction, TopologyReport};
 use gpuaas_types::{AuditAction, NodeId, TaskId};
 
@@ -88,6 +88,45 @@ fn a_discovery_keeps_the_map_before_and_counts_once() {
         let third = task(&fixture, node_id).await;
         assert!(record(&fixture, 4.0, node_id, third, map(1)).await);
         assert_eq!(store.slots(Some(fixture.site_id), None).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn maps_with_blockers_are_found_with_their_approved_slots() {
+    on_each_database(|database| async move {
+        let fixture = Fixture::new(database).await;
+        let store = &fixture.store;
+        let (sound, of_sound) = fixture.node("j22u11").await;
+        let (blocked, of_blocked) = fixture.node("j22u12").await;
+        for (node, run) in [(sound, of_sound), (blocked, of_blocked)] {
+            store.record_heartbeat(NOON, heartbeat(node, run)).await.unwrap();
+        }
+        let first = task(&fixture, sound).await;
+        assert!(record(&fixture, 1.0, sound, first, map(2)).await);
+        let (report, mut with_blocker) = map(2);
+        with_blocker.slots[1].blockers.push(SlotBlocker {
+            code: "gpu_driver".to_owned(),
+            expected: "vfio-pci".to_owned(),
+            seen: "nvidia".to_owned(),
+            fixed_by: BlockerFixer::Bundle,
+            overridable: false,
+        });
+        let second = task(&fixture, blocked).await;
+        let digest = with_blocker.digest.clone();
+        assert!(record(&fixture, 1.0, blocked, second, (report, with_blocker.clone())).await);
+        let new = NewSlotApproval {
+            node_id: blocked,
+            digest,
+            slots: vec![0],
+            actor: "ada".to_owned(),
+            reason: "looked at".to_owned(),
+        };
+        store.approve_slots(at(2.0), new).await.unwrap();
+        let found = store.blocked_slot_maps([sound, blocked]).await.unwrap();
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&blocked]);
+        let found = &found[&blocked];
+        assert_eq!((found.observed_at, &found.map), (at(1.0), &with_blocker));
+        assert_eq!(found.approved.iter().copied().collect::<Vec<_>>(), [0]);
     });
 }
 

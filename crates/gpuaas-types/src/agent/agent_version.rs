@@ -24,7 +24,7 @@ impl FromStr for AgentVersion {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const WANTED: &str =
-            "a version is one to four numbers with dots, such as 1.4.0 or 1.4.0-rc.1";
+            "expected one to four numbers separated by dots, such as 1.4.0 or 1.4.0-rc.1";
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b".-".contains(&b);
         let (version, build) = text.split_once('+').unwrap_or((text, ""));
         if text.len() > 64 || !build.bytes().all(is_plain) {

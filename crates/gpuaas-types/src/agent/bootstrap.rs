@@ -84,8 +84,8 @@ impl BundlePhase {
         let Self { bundle, phase, changed, text, .. } = self;
         let seconds = self.seconds.max(0.0);
         let what = match self.outcome {
-            PhaseOutcome::Ran => format!("took {seconds:.1} s and changed {changed} things"),
-            PhaseOutcome::Skipped => format!("was not needed: {text}"),
+            PhaseOutcome::Ran => format!("took {seconds:.1} s and made {changed} changes"),
+            PhaseOutcome::Skipped => format!("was skipped: {text}"),
             PhaseOutcome::Failed => format!("failed after {seconds:.1} s: {text}"),
         };
         format!("{bundle}{SAYS}{phase} {what}")

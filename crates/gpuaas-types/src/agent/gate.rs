@@ -107,7 +107,7 @@ impl GateReport {
     pub fn with_machine_tag(mut self, tag: &str, listed: Option<&[String]>) -> Self {
         let passed = listed.is_some_and(|listed| listed.iter().any(|one| one == tag));
         let seen = match listed {
-            None => "the machine was never read".to_owned(),
+            None => "the machine has not been read yet".to_owned(),
             Some([]) => "no tags".to_owned(),
             Some(listed) => listed.join(", "),
         };
@@ -115,7 +115,7 @@ impl GateReport {
         self.checks.push(GateCheck {
             name: format!("{TAG_CHECK}{tag}"),
             passed,
-            expected: "that MAAS lists it".to_owned(),
+            expected: "listed by MAAS".to_owned(),
             seen,
             reason: if passed { String::new() } else { UNTAGGED.to_owned() },
             blocks: if passed { Vec::new() } else { vec![gate] },

@@ -112,6 +112,16 @@ pub enum HostCheck {
         /// Physical functions.
         count: u32,
     },
+    /// Each virtual function of an adapter has an identity on the fabric: node and port GUID on InfiniBand, a
+    /// MAC address on Ethernet. One that a release took away is on record and counts. Functions of other
+    /// devices have none.
+    VirtualIdentities {
+        /// Vendor of the physical functions, four hexadecimal digits.
+        vendor: String,
+        /// Begin of their class, such as `0207` for InfiniBand; none: any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<String>,
+    },
     /// No bridge above a function of this driver lets functions below it talk past the IOMMU: the
     /// Access Control Services that isolate are on.
     AcsIsolates {
@@ -325,6 +335,9 @@ impl HostCheck {
             }
             Self::IommuGroupsWhole { driver } => format!("iommu groups of {driver}"),
             Self::VirtualFunctions { vendor, .. } => format!("virtual functions of {vendor}"),
+            Self::VirtualIdentities { vendor, .. } => {
+                format!("identities of virtual functions of {vendor}")
+            }
             Self::AcsIsolates { driver } => format!("acs above {driver}"),
             Self::AddressOn { interface, subnet } => {
                 format!("address {subnet} on {}", link_text(interface))
@@ -391,57 +404,60 @@ impl HostCheck {
     pub fn expected(&self) -> String {
         let at_least = |count: &u32| format!("at least {count}");
         match self {
-            Self::FileExists { .. } | Self::BundleDone { .. } => "that it exists".to_owned(),
-            Self::MountPresent { .. } => "that something is mounted there".to_owned(),
+            Self::FileExists { .. } | Self::BundleDone { .. } => "present".to_owned(),
+            Self::MountPresent { .. } => "a mounted filesystem".to_owned(),
             Self::PciPresent { count, .. }
             | Self::InfinibandUp { count, .. }
             | Self::InfinibandPortsActive { count, .. }
             | Self::DisksPresent { count, .. } => at_least(count),
             Self::NvidiaGpus { count, model } if model.is_empty() => at_least(count),
             Self::NvidiaGpus { count, model } => format!("{} {model}", at_least(count)),
-            Self::LinkUp { .. } => "that it is up".to_owned(),
-            Self::PackageInstalled { .. } => "that it is installed".to_owned(),
-            Self::UnitActive { .. } => "that it is active".to_owned(),
+            Self::LinkUp { .. } => "up".to_owned(),
+            Self::PackageInstalled { .. } => "installed".to_owned(),
+            Self::UnitActive { .. } => "active".to_owned(),
             Self::DriverBound { driver, count, .. } => {
                 format!("{}, all bound to {driver}", at_least(count))
             }
-            Self::IommuGroupsWhole { .. } => "groups that hold nothing else".to_owned(),
+            Self::IommuGroupsWhole { .. } => "groups without other devices".to_owned(),
             Self::VirtualFunctions { each, count, .. } => {
                 format!("{} with {each} virtual functions each", at_least(count))
             }
-            Self::AcsIsolates { .. } => "the isolating ACS bits on".to_owned(),
-            Self::AddressOn { subnet, .. } => format!("an address of {subnet}"),
+            Self::VirtualIdentities { .. } => {
+                "a GUID or MAC address for each virtual function".to_owned()
+            }
+            Self::AcsIsolates { .. } => "the isolating ACS bits set".to_owned(),
+            Self::AddressOn { subnet, .. } => format!("an address in {subnet}"),
             Self::RoutePresent { .. } => "a route that covers it".to_owned(),
-            Self::Listens { .. } => "this address and no other".to_owned(),
-            Self::HttpAnswers { .. } => "an answer of 2xx".to_owned(),
+            Self::Listens { .. } => "only this address".to_owned(),
+            Self::HttpAnswers { .. } => "a 2xx response".to_owned(),
             Self::NetdataCollects { groups, .. } => format!("metrics of {groups}"),
-            Self::OvsBridge { .. } => "that its datapath answers".to_owned(),
-            Self::KernelArgument { .. } => "that it is in force".to_owned(),
+            Self::OvsBridge { .. } => "a datapath that answers".to_owned(),
+            Self::KernelArgument { .. } => "in effect".to_owned(),
             Self::KernelArguments { arguments } if arguments.trim().is_empty() => {
-                "nothing: the profile has none".to_owned()
+                "no arguments, as in the profile".to_owned()
             }
             Self::KernelArguments { arguments } => {
-                format!("that the kernel was started with {arguments}")
+                format!("a kernel started with {arguments}")
             }
-            Self::GigabytePages { each, .. } => format!("{each} pages for each GPU, near it"),
-            Self::GpuModules { .. } => "a module id of its own for each GPU".to_owned(),
+            Self::GigabytePages { each, .. } => format!("{each} pages near each GPU"),
+            Self::GpuModules { .. } => "a different module ID for each GPU".to_owned(),
             Self::Sysctl { value, .. } => value.clone(),
             Self::FileHasLine { line, .. } => line.clone(),
             Self::Masquerades { .. } => "a rule that masquerades it".to_owned(),
             Self::DnsUpstream { .. } => "a name server".to_owned(),
             Self::NginxAllows { networks, .. } if networks.is_empty() => {
-                "single hosts alone".to_owned()
+                "only single hosts".to_owned()
             }
-            Self::NginxAllows { networks, .. } => format!("{networks} alone"),
+            Self::NginxAllows { networks, .. } => format!("only {networks}"),
             Self::DropsInput { open_tcp_port: None, .. } => {
-                "that all but DHCP and DNS is dropped".to_owned()
+                "everything except DHCP and DNS dropped".to_owned()
             }
             Self::DropsInput { open_tcp_port: Some(port), gateway, .. } => {
-                format!("that all but DHCP, DNS and TCP port {port} of {gateway} is dropped")
+                format!("everything except DHCP, DNS and TCP port {port} of {gateway} dropped")
             }
-            Self::DropsForward { networks, .. } => format!("that {networks} cannot be reached"),
-            Self::OvsPortsIsolated { .. } => "that no port reaches another".to_owned(),
-            Self::NvidiaFabric {} => "every GPU Completed with Success".to_owned(),
+            Self::DropsForward { networks, .. } => format!("{networks} unreachable"),
+            Self::OvsPortsIsolated { .. } => "no traffic between ports".to_owned(),
+            Self::NvidiaFabric {} => "Completed with Success for every GPU".to_owned(),
             Self::SshdSetting { value, .. } => value.clone(),
             Self::UnitStarts { arguments, .. } => arguments.clone(),
         }

@@ -47,7 +47,7 @@ impl Operation {
             Self::RefreshTrust { registries } => trust(registries),
             Self::UpdatePackages { packages, along, hold, lock_seconds, .. } => {
                 if *lock_seconds > MOST_LOCK_SECONDS {
-                    return fault("lock_seconds", format!("at most {MOST_LOCK_SECONDS}"));
+                    return fault("lock_seconds", format!("expected at most {MOST_LOCK_SECONDS}"));
                 }
                 packages_of(packages, along, hold)
             }
@@ -70,7 +70,7 @@ fn service(unit: &str) -> Result<(), OperationFault> {
     if SERVICE_UNITS.contains(&unit) {
         return Ok(());
     }
-    fault("unit", format!("only these may be changed: {}", SERVICE_UNITS.join(", ")))
+    fault("unit", format!("expected one of: {}", SERVICE_UNITS.join(", ")))
 }
 
 fn trust(registries: &[Registry]) -> Result<(), OperationFault> {
@@ -84,19 +84,19 @@ fn trust(registries: &[Registry]) -> Result<(), OperationFault> {
             return fault(field("host"), "expected HOST or HOST:PORT");
         }
         if registries.iter().take(index).any(|other| other.host == *host) {
-            return fault(field("host"), "it is named twice");
+            return fault(field("host"), "listed twice");
         }
         if ca_pem.len() > MOST_PEM_BYTES {
-            return fault(field("ca_pem"), format!("at most {MOST_PEM_BYTES} bytes"));
+            return fault(field("ca_pem"), format!("expected at most {MOST_PEM_BYTES} bytes"));
         }
         if !ca_pem.is_empty() && !ca_pem.contains("-----BEGIN CERTIFICATE-----") {
-            return fault(field("ca_pem"), "it holds no certificate");
+            return fault(field("ca_pem"), "contains no certificate");
         }
         if ca_pem.contains("PRIVATE KEY") {
-            return fault(field("ca_pem"), "it holds a private key; only certificates belong here");
+            return fault(field("ca_pem"), "contains a private key; only certificates are allowed");
         }
         if mirrors.len() > MOST_MIRRORS {
-            return fault(field("mirrors"), format!("at most {MOST_MIRRORS}"));
+            return fault(field("mirrors"), format!("expected at most {MOST_MIRRORS}"));
         }
         if mirrors.iter().any(|url| !is_url(url)) {
             return fault(field("mirrors"), "expected http or https URLs");
@@ -114,32 +114,32 @@ fn packages_of(
     hold: &[String],
 ) -> Result<(), OperationFault> {
     if packages.is_empty() {
-        return fault("packages", "name one at least");
+        return fault("packages", "expected at least one package");
     }
     for (field, length) in
         [("packages", packages.len()), ("along", along.len()), ("hold", hold.len())]
     {
         if length > MOST_PACKAGES {
-            return fault(field, format!("at most {MOST_PACKAGES}"));
+            return fault(field, format!("expected at most {MOST_PACKAGES}"));
         }
     }
     for (index, package) in packages.iter().enumerate() {
         if !is_package(&package.name) {
-            return fault(format!("packages.{index}.name"), "it is no name of a package");
+            return fault(format!("packages.{index}.name"), "not a package name");
         }
         if package.version.as_deref().is_some_and(|version| !is_package_version(version)) {
-            return fault(format!("packages.{index}.version"), "it is no version of a package");
+            return fault(format!("packages.{index}.version"), "not a package version");
         }
         if packages.iter().take(index).any(|other| other.name == package.name) {
-            return fault(format!("packages.{index}.name"), "it is named twice");
+            return fault(format!("packages.{index}.name"), "listed twice");
         }
         if hold.contains(&package.name) {
-            return fault(format!("packages.{index}.name"), "it is held back too");
+            return fault(format!("packages.{index}.name"), "also listed in `hold`");
         }
     }
     for (field, names) in [("along", along), ("hold", hold)] {
         if let Some(index) = names.iter().position(|name| !is_package(name)) {
-            return fault(format!("{field}.{index}"), "it is no name of a package");
+            return fault(format!("{field}.{index}"), "not a package name");
         }
     }
     Ok(())
@@ -147,17 +147,17 @@ fn packages_of(
 
 fn diagnostics(units: &[String], lines: u32, bytes: u32) -> Result<(), OperationFault> {
     if units.len() > MOST_UNITS {
-        return fault("units", format!("at most {MOST_UNITS}"));
+        return fault("units", format!("expected at most {MOST_UNITS}"));
     }
     if let Some(index) = units.iter().position(|unit| !is_unit(unit)) {
-        return fault(format!("units.{index}"), "it is no name of a unit");
+        return fault(format!("units.{index}"), "not a unit name");
     }
     if lines == 0 || lines > MOST_JOURNAL_LINES {
-        return fault("journal_lines", format!("1 to {MOST_JOURNAL_LINES}"));
+        return fault("journal_lines", format!("expected 1 to {MOST_JOURNAL_LINES}"));
     }
     let (least, most) = ARCHIVE_BYTES;
     if !(least..=most).contains(&bytes) {
-        return fault("most_bytes", format!("{least} to {most}"));
+        return fault("most_bytes", format!("expected {least} to {most}"));
     }
     Ok(())
 }
@@ -177,11 +177,11 @@ fn update(
         return fault("digest", "expected 64 hexadecimal digits");
     }
     if size_bytes == 0 || size_bytes > MOST_AGENT_BYTES {
-        return fault("size_bytes", format!("1 to {MOST_AGENT_BYTES}"));
+        return fault("size_bytes", format!("expected 1 to {MOST_AGENT_BYTES}"));
     }
     let (least, most) = CONFIRM_SECONDS;
     if !(least..=most).contains(&confirm_seconds) {
-        return fault("confirm_seconds", format!("{least} to {most}"));
+        return fault("confirm_seconds", format!("expected {least} to {most}"));
     }
     Ok(())
 }
@@ -197,7 +197,7 @@ fn not_below(version: &str, floor: &str) -> Result<(), OperationFault> {
     match (version.parse::<AgentVersion>(), floor.parse::<AgentVersion>()) {
         (Ok(version), Ok(floor)) if version >= floor => Ok(()),
         (_, Err(reason)) => fault("floor", reason),
-        _ => fault("version", format!("it is lower than {floor}, the lowest that may be taken")),
+        _ => fault("version", format!("lower than {floor}, the lowest version allowed")),
     }
 }
 

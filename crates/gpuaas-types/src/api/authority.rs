@@ -48,7 +48,7 @@ impl FromStr for AuthorityState {
     fn from_str(text: &str) -> Result<Self, String> {
         let all = [Self::Staged, Self::Active, Self::Retiring, Self::Retired];
         let known = all.into_iter().find(|one| one.as_str() == text);
-        known.ok_or_else(|| format!("{text:?} is no state of an authority"))
+        known.ok_or_else(|| format!("unknown authority state {text:?}"))
     }
 }
 
@@ -93,7 +93,7 @@ pub struct AuthorityReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageAuthority {
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Who says so; kept in the audit.
@@ -104,7 +104,7 @@ pub struct StageAuthority {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeAuthority {
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Who says so; kept in the audit.

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeCertificate {
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Who says so; kept in the history.

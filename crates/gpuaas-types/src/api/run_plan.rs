@@ -18,7 +18,7 @@ pub struct RunRequest {
     /// What the run is for; anything but `onboard`.
     #[schemars(with = "KindOfExistingNode")]
     pub kind: RunKind,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[schemars(with = "text::WordsText")]
     pub reason: String,
     /// Who says so; kept in the history.

@@ -16,92 +16,92 @@ pub struct DoctorCheckRow {
 codes! {
 /// A check of `gpuaas doctor`.
 DoctorCheckCode, DoctorCheckRow, DOCTOR_CHECKS;
-DataFolder "data_folder" "The data folder is this user's alone" {
-    doc: "The data folder is not there, cannot be read, or is open to other users of the host",
-    next_action: "`chmod 700` the data folder, and start `gpuaas doctor --data DIR` as the user of the control plane",
+DataFolder "data_folder" "Only this user can access the data folder" {
+    doc: "The data folder is missing or unreadable, or other users of the host can access it",
+    next_action: "run `chmod 700` on the data folder, and start `gpuaas doctor --data DIR` as the control plane's user",
 }
-KeyFiles "key_files" "Files of keys and tokens are this user's alone" {
-    doc: "`master.key`, `admin-token` or the database may be read by other users of the host",
-    next_action: "`chmod 600` the file; where others may have read it, make another: `gpuaas token reset --data DIR --reason TEXT`",
+KeyFiles "key_files" "Only this user can access key and token files" {
+    doc: "Other users of the host can read `master.key`, `admin-token` or the database",
+    next_action: "run `chmod 600` on the file; if others could have read the token, replace it: `gpuaas token reset --data DIR --reason TEXT`",
 }
-DiskRoom "disk_room" "The disk of the data folder has room" {
-    doc: "Less room is left than `--min-free-bytes` says",
-    next_action: "make room, or have `gpuaas serve` export and delete what is old (`--retention-days DAYS --retention-export DIR`)",
+DiskRoom "disk_room" "The data folder's disk has free space" {
+    doc: "Less space is free than `--min-free-bytes` requires",
+    next_action: "free disk space, or make `gpuaas serve` export and delete old records (`--retention-days DAYS --retention-export DIR`)",
 }
-OpenFiles "open_files" "The process may open enough files" {
-    doc: "The hard limit of open files leaves too few for the listeners",
-    next_action: "raise it: `LimitNOFILE=65536` in the unit of systemd, or `ulimit -Hn`",
+OpenFiles "open_files" "The process can open enough files" {
+    doc: "The hard limit on open files is too low for the listeners",
+    next_action: "raise the limit: `LimitNOFILE=65536` in the systemd unit, or `ulimit -Hn`",
 }
 MasterKey "master_key" "The master key opens the database's secrets" {
-    doc: "The key file is missing, damaged, or another one than the database was sealed with",
-    next_action: "restore `master.key` from the backup that the database is from",
+    doc: "The key file is missing or damaged, or the database was sealed with another key",
+    next_action: "restore `master.key` from the same backup as the database",
 }
-DatabaseTransport "database_transport" "The database is verified, or on this host" {
-    doc: "A PostgreSQL off this host is reached without `sslmode=verify-full`: whoever is on the way can read and change what is kept",
-    next_action: "add `?sslmode=verify-full&sslrootcert=FILE` to the URL of the database",
+DatabaseTransport "database_transport" "The database connection is verified or local" {
+    doc: "The connection to PostgreSQL on another host does not use `sslmode=verify-full`: anyone on the network path can read and change the data",
+    next_action: "add `?sslmode=verify-full&sslrootcert=FILE` to the database URL",
 }
-DatabaseHealth "database_health" "The database answers and is whole" {
-    doc: "The database is not there, does not answer, or its file is damaged",
-    next_action: "see that the server runs and the URL is right; a damaged file is restored from a backup, together with `master.key`",
+DatabaseHealth "database_health" "The database answers and is intact" {
+    doc: "The database is missing or does not answer, or its file is damaged",
+    next_action: "check that the server runs and the URL is correct; restore a damaged file from a backup, together with `master.key`",
 }
-DatabaseSchema "database_schema" "The tables are of this version" {
-    doc: "The tables were made by another version of gpuaas",
-    next_action: "start the version that the database was used with last; an older one's tables are brought up to date when `gpuaas serve` starts",
+DatabaseSchema "database_schema" "The database schema matches this version" {
+    doc: "Another version of gpuaas created the schema",
+    next_action: "start the version that last used the database; `gpuaas serve` upgrades an older schema when it starts",
 }
-DatabaseVersion "database_version" "The database engine is a supported one" {
+DatabaseVersion "database_version" "The database engine is supported" {
     doc: "The PostgreSQL server is older than version 15",
     next_action: "update PostgreSQL to version 15 or newer",
 }
-AuditChain "audit_chain" "No entry is beside the audit's chain" {
+AuditChain "audit_chain" "The audit chain covers every entry" {
     doc: "The audit log has entries that no control plane wrote",
-    next_action: "`gpuaas audit verify` names the first row that does not fit",
+    next_action: "run `gpuaas audit verify` to find the first row that does not match",
 }
-AgentExecutable "agent_executable" "The node agent is there and of this version" {
-    doc: "The node agent's executable is missing, does not start, or is of another version",
-    next_action: "install both executables of one version, or name the agent with `--agent-binary`",
+AgentExecutable "agent_executable" "The node agent exists and has this version" {
+    doc: "The node agent's executable is missing, does not start, or has another version",
+    next_action: "install both executables in the same version, or set the agent's path with `--agent-binary`",
 }
-CertificateEnd "certificate_end" "Certificates are not near their end" {
-    doc: "A certificate in a file has ended, or ends within `--certificate-days`",
-    next_action: "put a new certificate into the file: a running control plane reads it again",
+CertificateEnd "certificate_end" "No certificate expires soon" {
+    doc: "A certificate in a file has expired, or expires within `--certificate-days`",
+    next_action: "write a new certificate to the file: a running control plane reloads it",
 }
-AuthorityEnd "authority_end" "The certificate authority of nodes is not near its end" {
-    doc: "The certificate authority that signs nodes' certificates ends within a year, or was not replaced to the end",
-    next_action: "let another one take its place, without reimaging: `gpuaas authority stage --reason TEXT`, `gpuaas authority activate --reason TEXT`, `gpuaas authority retire --reason TEXT`",
+AuthorityEnd "authority_end" "The node certificate authority does not expire soon" {
+    doc: "The certificate authority that signs nodes' certificates expires within a year, or its replacement was not completed",
+    next_action: "replace it without reimaging: `gpuaas authority stage --reason TEXT`, `gpuaas authority activate --reason TEXT`, `gpuaas authority retire --reason TEXT`",
 }
 SiteReachable "site_reachable" "The region answers" {
-    doc: "A site's region does not answer, or what answers is no MAAS",
-    next_action: "see that the address is right and MAAS runs: `gpuaas site list`, `gpuaas site set SITE --url URL --api-key-file FILE`",
+    doc: "A site's region does not answer, or the server that answers is not MAAS",
+    next_action: "check that the address is correct and MAAS runs: `gpuaas site list`, `gpuaas site set SITE --url URL --api-key-file FILE`",
 }
-SiteTransport "site_transport" "The region is reached over TLS, or on this host" {
-    doc: "A region off this host has an http:// address: whoever is on the way can change what MAAS is told",
-    next_action: "give the region's https:// address with a key: `gpuaas site set SITE --url URL --api-key-file FILE`",
+SiteTransport "site_transport" "The connection to the region uses TLS or is local" {
+    doc: "A region on another host has an http:// address: anyone on the network path can change requests to MAAS",
+    next_action: "set the region's https:// address and a key: `gpuaas site set SITE --url URL --api-key-file FILE`",
 }
-SiteVersion "site_version" "The region's version is a supported one" {
+SiteVersion "site_version" "The region's version is supported" {
     doc: "A region is older than MAAS 3.4, or newer than 3.7",
-    next_action: "update MAAS, or gpuaas where the region is newer",
+    next_action: "update MAAS, or update gpuaas if the region is newer",
 }
-SiteClock "site_clock" "This host's clock and the region's agree" {
-    doc: "The clocks differ by more than half a minute; MAAS refuses what was signed five minutes ago",
-    next_action: "set the clock that is wrong: `chronyc makestep` there, and see that it stays synchronised",
+SiteClock "site_clock" "The clocks of this host and of the region agree" {
+    doc: "The clocks differ by more than 30 seconds; MAAS rejects requests signed five minutes ago",
+    next_action: "correct the wrong clock: run `chronyc makestep` on that host, and check that it stays synchronised",
 }
-SiteKey "site_key" "The region takes the key" {
-    doc: "The region refuses the API key, or the sealed key cannot be read",
-    next_action: "print a key on the region (`maas apikey --username=NAME`) and give it: `gpuaas site set SITE --api-key-file FILE`",
+SiteKey "site_key" "The region accepts the key" {
+    doc: "The region rejects the API key, or the stored key is unreadable",
+    next_action: "print a key on the region (`maas apikey --username=NAME`) and set it: `gpuaas site set SITE --api-key-file FILE`",
 }
-SiteKeyKept "site_key_kept" "The key is where the site says" {
-    doc: "The Vault that has the API key does not give it",
-    next_action: "bring the Vault back, or let the control plane's role read the key: `gpuaas site show SITE` says where it is kept",
+SiteKeyKept "site_key_kept" "The site's Vault returns the key" {
+    doc: "The Vault that stores the API key does not return it",
+    next_action: "restore the Vault, or allow the control plane's role to read the key: `gpuaas site show SITE` shows where it is stored",
 }
-SiteKeyRights "site_key_rights" "The key is an administrator's" {
-    doc: "The user behind the API key is no administrator of MAAS",
-    next_action: "give the key of an administrator: `gpuaas site set SITE --api-key-file FILE`",
+SiteKeyRights "site_key_rights" "The key belongs to an administrator" {
+    doc: "The API key's user is not a MAAS administrator",
+    next_action: "set an administrator's key: `gpuaas site set SITE --api-key-file FILE`",
 }
 SiteImages "site_images" "A site has no more images than it needs" {
-    doc: "More than three images of one family are in the region: uploaded, approved, deprecated or expired ones",
-    next_action: "`gpuaas image list --site SITE` shows them; `gpuaas image delete IMAGE --site SITE --reason WHY` deletes one that nothing names",
+    doc: "The region has more than three images of one family that are uploaded, approved, deprecated or expired",
+    next_action: "list them with `gpuaas image list --site SITE`, and delete an unused one with `gpuaas image delete IMAGE --site SITE --reason WHY`",
 }
-SiteControl "site_control" "No other control plane changes the region" {
-    doc: "Another control plane's mark is in the region, so its machines are not changed from here",
-    next_action: "stop the other control plane, or take the region over: `gpuaas site take-control SITE --reason TEXT`",
+SiteControl "site_control" "No other control plane manages the region" {
+    doc: "The region has the mark of another control plane, so this one does not change its machines",
+    next_action: "stop the other control plane, or take control of the region: `gpuaas site take-control SITE --reason TEXT`",
 }
 }

@@ -76,176 +76,182 @@ NodeProblemCode, NodeProblemRow, NODE_PROBLEMS;
 RunParked "run_parked" "Its run stopped" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "`gpuaas explain NODE` says why, who has to act, and what lets it go on",
+    next_action: "`gpuaas explain NODE` shows why, who must act, and how to continue",
     doc: "The open run is parked; owner, text and commands are those of the park, see waits-and-parks.md",
 }
-RunLate "run_late" "Its run takes longer than expected" {
+RunLate "run_late" "Its run is taking longer than expected" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "`gpuaas explain NODE` says what it waits for, and who can help",
+    next_action: "`gpuaas explain NODE` shows what it waits for and who can help",
     doc: "The open run is slow or stuck; owner and next action are those of the wait, see waits-and-parks.md",
 }
-Vanished "vanished" "Its machine is gone from MAAS" {
+Vanished "vanished" "Its machine no longer exists in MAAS" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
     next_action: "find out who deleted it, then `gpuaas node detach NODE`, and onboard the host again",
-    doc: "MAAS does not list the machine any more",
+    doc: "MAAS no longer lists the machine",
 }
-ReleasedByHand "released_by_hand" "Its machine is not deployed any more" {
+ReleasedByHand "released_by_hand" "Its machine is no longer deployed" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "find out who released it, then `gpuaas node reimage NODE`; or if it is to stay away, `gpuaas node detach NODE`",
-    doc: "MAAS shows the machine in another status than Deployed, and no run of ours asked for it",
+    next_action: "find out who released it, then `gpuaas node reimage NODE`; or if it should stay released, `gpuaas node detach NODE`",
+    doc: "The machine's status in MAAS is not Deployed, and no GPUaaS run requested that",
 }
-DeployedByHand "deployed_by_hand" "Another deployment than ours is on its machine" {
+DeployedByHand "deployed_by_hand" "Someone else deployed its machine" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
     next_action: "find out who deployed it: if the machine is theirs now, `gpuaas node detach NODE`; or if it is not, `gpuaas node reimage NODE`",
-    doc: "Owner, image or installation differ from those of our deployment, or a deployment is under way",
+    doc: "Owner, image or installation differ from those of GPUaaS' deployment, or another deployment is in progress",
 }
-InRescueMode "in_rescue_mode" "Somebody works on its machine in rescue mode" {
+InRescueMode "in_rescue_mode" "Its machine is in rescue mode" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "wait for whoever works on it to leave rescue mode; `gpuaas node show NODE` has the events of MAAS",
-    doc: "MAAS shows the machine in rescue mode",
+    next_action: "wait until the machine leaves rescue mode; `gpuaas node show NODE` shows its MAAS events",
+    doc: "MAAS reports that the machine is in rescue mode",
 }
-AgentSilent "agent_silent" "Its agent is silent" {
+AgentSilent "agent_silent" "Its agent sends no heartbeats" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "look at the machine's power and console, and start gpuaas-node-agent.service there: the node comes back by itself; or if the system on it is lost, `gpuaas node reimage NODE`, which writes it anew",
-    doc: "No heartbeat came for longer than the profile allows (`offline_after_seconds`); what the agent said before is history",
+    next_action: "check the machine's power and console, and start gpuaas-node-agent.service there: the node recovers automatically; or if the system on it is lost, `gpuaas node reimage NODE`, which installs it again",
+    doc: "No heartbeat arrived for longer than the profile allows (`offline_after_seconds`); earlier reports of the agent are out of date",
 }
 CertificateRevoked "certificate_revoked" "Its agent's certificate is revoked" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "have the agent enroll again: `gpuaas node reimage NODE` deploys the host anew",
-    doc: "The latest certificate of the agent was withdrawn, so the agent is refused",
+    next_action: "redeploy the host so that its agent enrolls again: `gpuaas node reimage NODE`",
+    doc: "The agent's latest certificate was revoked, so the control plane rejects the agent",
 }
-CertificateExpired "certificate_expired" "Its agent's certificate has ended" {
+CertificateExpired "certificate_expired" "Its agent's certificate has expired" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "have the agent enroll again: `gpuaas node reimage NODE` deploys the host anew",
-    doc: "The latest certificate of the agent is past its last moment, so the agent is refused",
+    next_action: "redeploy the host so that its agent enrolls again: `gpuaas node reimage NODE`",
+    doc: "The agent's latest certificate has expired, so the control plane rejects the agent",
 }
-CertificateEndsSoon "certificate_ends_soon" "Its agent's certificate ends soon" {
+CertificateEndsSoon "certificate_ends_soon" "Its agent's certificate expires soon" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "read in the log of gpuaas-node-agent.service why it gets no other one; `gpuaas node certificates NODE` shows those that it has",
-    doc: "Less than a fifth of its time is left; agents ask for another one when two thirds are over, or shortly after",
+    next_action: "read the log of gpuaas-node-agent.service to see why it gets no new certificate; `gpuaas node certificates NODE` lists its certificates",
+    doc: "Less than a fifth of its lifetime is left; agents request a new certificate at two thirds of it, or shortly after",
 }
-AgentTroubled "agent_troubled" "Something keeps its agent from its work" {
+AgentTroubled "agent_troubled" "Its agent reports a problem" {
     source: Source::Agent,
     owner: Owner::PlatformOperator,
-    next_action: "look at the host: `gpuaas node task NODE diagnostics` collects what is needed",
-    doc: "The agent says so in its heartbeats, such as a full disk, or a host that has to be started again (`reboot_needed`)",
+    next_action: "check the host: `gpuaas node task NODE diagnostics` collects what you need",
+    doc: "The agent's heartbeats name the problem, such as a full disk or a required reboot (`reboot_needed`)",
 }
-GateAgentFault "gate_agent_fault" "A gate is shut because its agent does not vouch for it" {
+GateAgentFault "gate_agent_fault" "A gate is closed because its agent does not confirm it" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "start the agent on the host, `systemctl restart gpuaas-node-agent.service`; or if it runs, collect what it sees, `gpuaas node task NODE diagnostics`",
-    doc: "A gate that the bundles of its profile ask for is shut and the host is not to blame",
+    next_action: "start the agent on the host, `systemctl restart gpuaas-node-agent.service`; or if it runs, collect its diagnostics, `gpuaas node task NODE diagnostics`",
+    doc: "A gate that the profile's bundles require is closed, and the host is not the cause",
 }
-GateBaselineIncomplete "gate_host_baseline_incomplete" "A gate is shut because the host lacks its baseline" {
-    source: Source::Agent,
-    owner: Owner::BundleOwner,
-    next_action: "restore the host's effects, `gpuaas node task NODE repair-drift`, and do what its result names if a check still fails; or run bootstrap.sh of the site's bundle on the host, which runs its baseline first",
-    doc: "Checks of a gate fail that the bundle's baseline makes true; the agent is not at fault",
-}
-GateSetupIncomplete "gate_host_setup_incomplete" "A gate is shut because the host is not set up" {
+GateBaselineIncomplete "gate_host_baseline_incomplete" "A gate is closed because the host lacks its baseline" {
     source: Source::Agent,
     owner: Owner::BundleOwner,
-    next_action: "restore the host's effects, `gpuaas node task NODE repair-drift`, and do what its result names if a check still fails; or repair on the host what fails",
-    doc: "Checks of a gate fail on a host that has its baseline",
+    next_action: "repair the host's drift, `gpuaas node task NODE repair-drift`, and follow its result if a check still fails; or run bootstrap.sh of the site's bundle on the host, which runs its baseline first",
+    doc: "The failing checks of the gate depend on the bundle's baseline; the agent is not the cause",
 }
-GateMachineUntagged "gate_machine_untagged" "A gate is shut because its machine lacks the profile's tag" {
+GateSetupIncomplete "gate_host_setup_incomplete" "A gate is closed because the host is not set up" {
+    source: Source::Agent,
+    owner: Owner::BundleOwner,
+    next_action: "repair the host's drift, `gpuaas node task NODE repair-drift`, and follow its result if a check still fails; or fix on the host what fails",
+    doc: "Checks of a gate fail although the host has its baseline",
+}
+GateMachineUntagged "gate_machine_untagged" "A gate is closed because its machine lacks the profile's tag" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "give the machine the tag in MAAS again; or have a run give it, `gpuaas node reimage NODE`",
-    doc: "The host is as it should be; without the tag its next deployment would not get the kernel's arguments",
+    next_action: "add the tag to the machine in MAAS again; or reimage the node, which adds it, `gpuaas node reimage NODE`",
+    doc: "The host itself is fine, but without the tag its next deployment would lack the kernel arguments",
 }
-SlotsWithoutSliceProfile "slots_without_slice_profile" "It has slots and its profile makes no slice host" {
+SlotsWithoutSliceProfile "slots_without_slice_profile" "It has slots, but its profile is not for slice hosts" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "deploy it with a profile of slices, `gpuaas node reimage NODE --profile PROFILE`; or deploy it with its own, which removes the slots, `gpuaas node reimage NODE`",
-    doc: "Slots of the host are approved, and its gate `slice_ready` never opens: neither a slice nor the whole host can be claimed",
+    next_action: "redeploy it with a slice profile, `gpuaas node reimage NODE --profile PROFILE`; or redeploy it with its own profile, which removes the slots, `gpuaas node reimage NODE`",
+    doc: "The host has approved slots, but its gate `slice_ready` never opens: nobody can claim a slice or the whole host",
 }
-Quarantined "quarantined" "It is held back" {
+SlotsBlocked "slots_blocked" "Its slots cannot be used" {
+    source: Source::Agent,
+    owner: Owner::PlatformOperator,
+    next_action: "`gpuaas slice map NODE` lists the blockers: fix them, then `gpuaas slice discover NODE --wait`",
+    doc: "The last discovery found blockers of the host or its slots that nobody approved; owner and next action are those of the first blocker, see slot-blockers.md",
+}
+Quarantined "quarantined" "It is quarantined" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "look at why, `gpuaas node show NODE`; or once the cause is gone, `gpuaas node reimage NODE`",
-    doc: "The site's policy for a kind of drift, or a run that was cancelled half way, took it out of service",
+    next_action: "find the cause, `gpuaas node show NODE`; or once it is fixed, `gpuaas node reimage NODE`",
+    doc: "The site's policy for a kind of drift, or a run that was cancelled midway, took it out of service",
 }
-SiteControlledElsewhere "site_controlled_elsewhere" "Another control plane changes its machine" {
+SiteControlledElsewhere "site_controlled_elsewhere" "Another control plane manages its machine" {
     source: Source::ControlPlane,
     owner: Owner::PlatformOperator,
-    next_action: "find out which control plane is to change the machines of this region; if it is this one, `gpuaas site take-control SITE --reason WHY`, and what was begun here goes on by itself",
-    doc: "Another control plane writes the mark that is kept in the region, so this one only reads there: a reimage or a decommission begun here would wait",
+    next_action: "find out which control plane should manage this region; if it is this one, `gpuaas site take-control SITE --reason WHY`: pending runs then continue automatically",
+    doc: "Another control plane renews the control mark in the region, so this one only reads there: a reimage or decommission started here would wait",
 }
-Renamed "renamed" "Its machine has another name in MAAS" {
+Renamed "renamed" "Its machine has a different name in MAAS" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "rename it back, `maas PROFILE machine update SYSTEM_ID hostname=EXPECTED`; or have the name taken over, `gpuaas site set SITE --drift renamed=adopt`",
-    doc: "The hostname of the machine is not that of the node",
+    next_action: "rename it back, `maas PROFILE machine update SYSTEM_ID hostname=EXPECTED`; or adopt the new name, `gpuaas site set SITE --drift renamed=adopt`",
+    doc: "The machine's hostname differs from the node's",
 }
-Retagged "retagged" "Its machine has other tags in MAAS" {
+Retagged "retagged" "Its machine has different tags in MAAS" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "have the tags taken over, `gpuaas site set SITE --drift retagged=adopt` beside the site's other rules; or restore them in MAAS",
-    doc: "The tags of the machine are not those that its run saw",
+    next_action: "adopt the new tags, `gpuaas site set SITE --drift retagged=adopt` in addition to the site's other rules; or restore the old ones in MAAS",
+    doc: "The machine's tags differ from those that its run saw",
 }
-BmcChanged "bmc_changed" "MAAS reaches its BMC elsewhere" {
+BmcChanged "bmc_changed" "MAAS has a different BMC address for its machine" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "if the BMC has another address now, `gpuaas node set NODE --bmc-address FOUND --reason WHY`; or put the old one back, `maas PROFILE machine update SYSTEM_ID power_parameters_power_address=EXPECTED`",
-    doc: "The BMC's address in MAAS is not that of the node's record",
+    next_action: "if the BMC has a new address, `gpuaas node set NODE --bmc-address FOUND --reason WHY`; or restore the old one, `maas PROFILE machine update SYSTEM_ID power_parameters_power_address=EXPECTED`",
+    doc: "The BMC's address in MAAS differs from the node's record",
 }
-BmcAccessChanged "bmc_access_changed" "MAAS logs in at its BMC otherwise" {
+BmcAccessChanged "bmc_access_changed" "MAAS has different BMC credentials for its machine" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "if that is meant, have it taken over, `gpuaas site set SITE --drift bmc_access_changed=adopt`; or for this node alone, `gpuaas node set NODE --bmc-user USER --bmc-pass-file FILE --reason WHY`; or put user and password back in MAAS",
-    doc: "User or password of the BMC in MAAS are not those that stood there after the node's last run. No password is kept for that, only a salted digest, sealed",
+    next_action: "if the change is intended, adopt it, `gpuaas site set SITE --drift bmc_access_changed=adopt`; or for this node only, `gpuaas node set NODE --bmc-user USER --bmc-pass-file FILE --reason WHY`; or restore the user and password in MAAS",
+    doc: "The BMC user or password in MAAS changed since the node's last run. GPUaaS stores no password for this, only a sealed, salted digest",
 }
 PoolChanged "pool_changed" "Its machine is in another resource pool" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "move it back, `maas PROFILE machine update SYSTEM_ID pool=EXPECTED`; or have the pool taken over, `gpuaas site set SITE --drift pool_changed=adopt`",
-    doc: "The pool of the machine is not the one that its run saw. A site with a pool of its own takes over no other one: the machine would be another site's",
+    next_action: "move it back, `maas PROFILE machine update SYSTEM_ID pool=EXPECTED`; or adopt the new pool, `gpuaas site set SITE --drift pool_changed=adopt`",
+    doc: "The machine's pool differs from the one that its run saw. A site with its own pool does not adopt another: the machine would belong to another site",
 }
 ZoneChanged "zone_changed" "Its machine is in another availability zone" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "move it back, `maas PROFILE machine update SYSTEM_ID zone=EXPECTED`; or have the zone taken over, `gpuaas site set SITE --drift zone_changed=adopt`",
-    doc: "The zone of the machine is not the one that its run saw",
+    next_action: "move it back, `maas PROFILE machine update SYSTEM_ID zone=EXPECTED`; or adopt the new zone, `gpuaas site set SITE --drift zone_changed=adopt`",
+    doc: "The machine's zone differs from the one that its run saw",
 }
-PoweredOff "powered_off" "Its machine is switched off" {
+PoweredOff "powered_off" "Its machine is powered off" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "find out who switched it off, then `maas PROFILE machine power-on SYSTEM_ID`; or look at the events of MAAS, `gpuaas node show NODE`",
-    doc: "MAAS says that the machine of a deployed node is off",
+    next_action: "find out who powered it off, then `maas PROFILE machine power-on SYSTEM_ID`; or check the MAAS events, `gpuaas node show NODE`",
+    doc: "MAAS reports that the machine of a deployed node is powered off",
 }
 Locked "locked" "Its machine is locked in MAAS" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "ask whoever locked it: until `maas PROFILE machine unlock SYSTEM_ID` MAAS refuses to release it; or look at the events of MAAS, `gpuaas node show NODE`",
-    doc: "A user of MAAS locked the machine since a run of ours read it last",
+    next_action: "ask who locked it: MAAS refuses to release it until `maas PROFILE machine unlock SYSTEM_ID`; or check the MAAS events, `gpuaas node show NODE`",
+    doc: "A MAAS user locked the machine after the last run read it",
 }
 HwSyncStale "hw_sync_stale" "Its system no longer reports its hardware" {
     source: Source::Maas,
     owner: Owner::InfraOperator,
-    next_action: "see on the host whether maas_hardware_sync.timer runs and reaches MAAS; `gpuaas node task NODE diagnostics` collects what is needed",
-    doc: "The profile asks for hardware sync, and no report came for one and a half intervals",
+    next_action: "check on the host whether maas_hardware_sync.timer runs and reaches MAAS; `gpuaas node task NODE diagnostics` collects what you need",
+    doc: "The profile requires hardware sync, but no report arrived for one and a half intervals",
 }
-CheckOverridden "check_overridden" "An operator overrides a check" {
+CheckOverridden "check_overridden" "An operator overrode a check" {
     source: Source::Operator,
     owner: Owner::PlatformOperator,
-    next_action: "fix what the check names before the override ends; `gpuaas explain NODE` shows its evidence",
-    doc: "A check of its latest run does not pass and counts as passed for a while, because an operator said so",
+    next_action: "fix what the check names before the override expires; `gpuaas explain NODE` shows its evidence",
+    doc: "A check of its latest run does not pass, but counts as passed until the operator's override expires",
 }
-MaasViewStale "maas_view_stale" "MAAS was not asked about its machine for long" {
+MaasViewStale "maas_view_stale" "Its MAAS data is out of date" {
     source: Source::ControlPlane,
     owner: Owner::InfraOperator,
-    next_action: "`gpuaas site show SITE` says whether the region answers",
-    doc: "What is known of the machine is more than an hour old, so nobody knows whether it was released or deleted since",
+    next_action: "`gpuaas site show SITE` shows whether the region answers",
+    doc: "GPUaaS last read the machine more than an hour ago, so it cannot tell whether someone released or deleted it since",
 }
 }
 
@@ -270,7 +276,7 @@ mod tests {
             pairs,
             [
                 ("gpuaas node reimage j22u11", "find out who released it"),
-                ("gpuaas node detach j22u11", "if it is to stay away"),
+                ("gpuaas node detach j22u11", "if it should stay released"),
             ]
         );
     }

@@ -74,439 +74,439 @@ pub struct ParkRow {
 codes! {
 /// Why a run stopped, as `park.code` names it.
 ParkCode, ParkRow, PARKS;
-DeadlineExceeded "deadline_exceeded" "A step took longer than its deadline" {
+DeadlineExceeded "deadline_exceeded" "A step exceeded its deadline" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "look at the machine's console and at MAAS' event log, then `gpuaas run resume RUN --reason WHY`",
-    doc: "The wait of a step went beyond the step's deadline; the text says what it waited for",
+    next_action: "check the machine's console and the MAAS event log, then `gpuaas run resume RUN --reason WHY`",
+    doc: "The step waited past its deadline; the text names what it waited for",
 }
-UnknownOutcomeUnresolved "unknown_outcome_unresolved" "A call was made several times and never took effect" {
+UnknownOutcomeUnresolved "unknown_outcome_unresolved" "A repeated call never took effect" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: true,
-    next_action: "look at MAAS' log for the request, then `gpuaas run retry RUN --reason WHY`",
-    doc: "No answer came to a call, and what it would have changed is unchanged",
+    next_action: "check the MAAS log for the request, then `gpuaas run retry RUN --reason WHY`",
+    doc: "The call got no answer several times, and what it would have changed is unchanged",
 }
 MachineLocked "machine_locked" "The machine is locked in MAAS" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
     next_action: "unlock the machine in MAAS if it is meant for GPUaaS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "MAAS lets nobody change a locked machine",
+    doc: "MAAS does not allow changes to a locked machine",
 }
 TwoCandidates "two_candidates" "Several machines match the host" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "make all but one of them not match (rename it, or correct its BMC or MAC address), then `gpuaas run resume RUN --reason WHY`",
-    doc: "Hostname, BMC address and MAC addresses lead to different machines in MAAS",
+    next_action: "make sure that only one machine matches (rename the others, or correct their BMC or MAC addresses), then `gpuaas run resume RUN --reason WHY`",
+    doc: "Hostname, BMC address and MAC addresses match different machines in MAAS",
 }
-MachineMismatch "machine_mismatch" "The machine is not the one that the request names" {
+MachineMismatch "machine_mismatch" "The machine does not match the request" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "correct the side that is wrong: the machine's hostname or BMC in MAAS, or what was given, `gpuaas node set NODE --mac MAC --bmc-address ADDRESS --serial SERIAL --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
-    doc: "An identifier of the request (hostname, MAC or BMC address, system id, serial number) is not the machine's; the text names both sides",
+    next_action: "correct the side that is wrong: the machine's hostname or BMC in MAAS, or the node's record, `gpuaas node set NODE --mac MAC --bmc-address ADDRESS --serial SERIAL --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
+    doc: "An identifier in the request (hostname, MAC or BMC address, system ID, serial number) differs from the machine's; the text names both values",
 }
 MachineInUse "machine_in_use" "The machine is in use" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume, Cure::TakeOver],
     looked_at_again: true,
-    next_action: "have its owner release it in MAAS, then `gpuaas run resume RUN --reason WHY`; or take it with everything on it, `gpuaas run take-over RUN --reason WHY`",
-    doc: "Another user of MAAS owns the machine, or it is allocated or deployed and not by this run; it is neither released nor changed without an operator's word",
+    next_action: "ask its owner to release it in MAAS, then `gpuaas run resume RUN --reason WHY`; or take it over with everything on it, `gpuaas run take-over RUN --reason WHY`",
+    doc: "Another MAAS user owns the machine, or it was allocated or deployed outside this run; GPUaaS does not release or change it without an operator's confirmation",
 }
-PowerTypeDiffers "power_type_differs" "MAAS drives the machine without the BMC that was given" {
+PowerTypeDiffers "power_type_differs" "MAAS does not use the given BMC" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "set the machine's power type and BMC address in MAAS, or give the BMC up, `gpuaas node set NODE --power-type manual --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
-    doc: "A BMC address was given, and MAAS has another power type for the machine and no BMC address, such as manual: a person would have to switch it on",
+    next_action: "set the machine's power type and BMC address in MAAS, or stop using the BMC, `gpuaas node set NODE --power-type manual --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
+    doc: "The request gives a BMC address, but in MAAS the machine has another power type without a BMC address, such as manual: a person would have to switch it on",
 }
 MachineHeld "machine_held" "The machine belongs to another node" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "take the node that holds it out of service while the machine has that node's name in MAAS, `gpuaas node decommission NODE`, or correct the host named here in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "A machine is bound to one node at a time",
+    next_action: "decommission the node that holds the machine while the machine still has that node's name in MAAS, `gpuaas node decommission NODE`, or correct this host in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    doc: "A machine can be bound to only one node at a time",
 }
 SeveralNewMachines "several_new_machines" "Several new machines could be the host" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "give the host's machine its hostname in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "With `auto_claim_single_new_machine` one new machine is claimed, and MAAS lists more than one",
+    next_action: "set the hostname of the host's machine in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    doc: "`auto_claim_single_new_machine` claims a single new machine, but MAAS lists more than one",
 }
 MachineNotFound "machine_not_found" "MAAS does not know the host" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "boot the host once so that MAAS enlists it and give that machine the hostname, or correct the site that the host is at, `gpuaas node set NODE --site NAME --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
-    doc: "No machine has the hostname, and there is neither a MAC nor a BMC address to make one from",
+    next_action: "boot the host once so that MAAS enlists it and set the machine's hostname, or correct the host's site, `gpuaas node set NODE --site NAME --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
+    doc: "No machine has the hostname, and the request has no MAC or BMC address to create one from",
 }
-CreatedMachineMissing "created_machine_missing" "MAAS does not list the machine that it took" {
+CreatedMachineMissing "created_machine_missing" "MAAS accepted the new machine but does not list it" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
     next_action: "look for the machine in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "MAAS accepted a new machine and does not show it afterwards",
+    doc: "MAAS confirmed that it created the machine, but its machine list does not contain it",
 }
-MachineBusy "machine_busy" "Somebody else uses the machine" {
+MachineBusy "machine_busy" "The machine is in use by someone else" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "bring the machine to New, Ready or Deployed in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "MAAS shows the machine in a status from which no onboarding begins",
+    next_action: "return the machine to New, Ready or Deployed in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    doc: "The machine's status in MAAS does not allow onboarding",
 }
-MachineTaken "machine_taken" "Somebody changed the machine during the run" {
+MachineTaken "machine_taken" "Someone changed the machine during the run" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "find out who changed the machine and why, bring it to Ready in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "MAAS shows a status that this run did not bring about",
+    next_action: "find out who changed the machine and why, return it to Ready in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    doc: "The machine has a status in MAAS that this run did not cause",
 }
-MachineVanished "machine_vanished" "The machine is gone from MAAS" {
+MachineVanished "machine_vanished" "The machine no longer exists in MAAS" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume, Cure::Cancel],
     looked_at_again: true,
-    next_action: "restore MAAS from a backup that has the machine, then `gpuaas run resume RUN --reason WHY`; or find out who deleted it in MAAS, `gpuaas run cancel RUN --reason WHY`, and `gpuaas node detach NODE` before the host is onboarded again",
-    doc: "MAAS answers that the machine of the node does not exist",
+    next_action: "restore MAAS from a backup that has the machine, then `gpuaas run resume RUN --reason WHY`; or find out who deleted it in MAAS, `gpuaas run cancel RUN --reason WHY`, and `gpuaas node detach NODE` before you onboard the host again",
+    doc: "MAAS answers that the node's machine does not exist",
 }
 MachineRepurposed "machine_repurposed" "The machine belongs to another MAAS user" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume, Cure::Cancel],
     looked_at_again: true,
-    next_action: "ask that user to release the machine in MAAS, then `gpuaas run resume RUN --reason WHY`; or cancel if it stays theirs, `gpuaas run cancel RUN --reason WHY`, then `gpuaas node detach NODE`",
+    next_action: "ask that user to release the machine in MAAS, then `gpuaas run resume RUN --reason WHY`; or if that user keeps it, `gpuaas run cancel RUN --reason WHY`, then `gpuaas node detach NODE`",
     doc: "GPUaaS does not change a machine that another user of MAAS owns",
 }
-CommissioningBundleMissing "commissioning_bundle_missing" "The profile's commissioning bundle does not resolve" {
+CommissioningBundleMissing "commissioning_bundle_missing" "The profile's commissioning bundle is missing" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume, Cure::ResumeLatestProfile],
     looked_at_again: false,
-    next_action: "publish the bundle again, `gpuaas bundle publish DIR`, and `gpuaas run resume RUN --reason WHY`; or name another in `commissioning_bundle_ref` and `gpuaas run resume RUN --latest-profile --reason WHY`",
-    doc: "The bundle that `commissioning_bundle_ref` names was there when the run began and is not now",
+    next_action: "publish the bundle again, `gpuaas bundle publish DIR`, and `gpuaas run resume RUN --reason WHY`; or name another bundle in `commissioning_bundle_ref` and `gpuaas run resume RUN --latest-profile --reason WHY`",
+    doc: "The bundle named in `commissioning_bundle_ref` existed when the run started but is missing now",
 }
-ScriptNotAsAsked "script_not_as_asked" "MAAS shows another script than it took" {
+ScriptNotAsAsked "script_not_as_asked" "The script in MAAS differs from the one GPUaaS registered" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "look at the script in MAAS' settings, then `gpuaas run resume RUN --reason WHY`",
-    doc: "A script of the commissioning bundle was registered and reads differently afterwards",
+    next_action: "check the script in the MAAS settings, then `gpuaas run resume RUN --reason WHY`",
+    doc: "GPUaaS registered a script of the commissioning bundle, but MAAS returns different content",
 }
-TagNotAsAsked "tag_not_as_asked" "MAAS shows another tag than it took" {
+TagNotAsAsked "tag_not_as_asked" "The tag in MAAS differs from the one GPUaaS set" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "look at the tag and at the machine's tags in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "The profile's tag was written or given to the machine, and reads differently afterwards",
+    next_action: "check the tag and the machine's tags in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    doc: "GPUaaS wrote the profile's tag or added it to the machine, but MAAS returns something different",
 }
-HardwareTestFailed "hardware_test_failed" "A hardware test of MAAS failed" {
+HardwareTestFailed "hardware_test_failed" "A MAAS hardware test failed" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "read the test results in MAAS, mend the machine and test it again there, or override the failed test, then `gpuaas run resume RUN --reason WHY`",
-    doc: "MAAS says Failed testing because of a test that is not of the profile's bundle",
+    next_action: "read the test results in MAAS, fix the machine and test it again there, or override the failed test, then `gpuaas run resume RUN --reason WHY`",
+    doc: "MAAS reports Failed testing because of a test that is not part of the profile's bundle",
 }
 CommissioningFailed "commissioning_failed" "Commissioning failed" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: true,
-    next_action: "read the commissioning results in MAAS, mend the machine, then `gpuaas run retry RUN --reason WHY`, which commissions it again",
-    doc: "MAAS says Failed commissioning, as often as the step allows",
+    next_action: "read the commissioning results in MAAS, fix the machine, then `gpuaas run retry RUN --reason WHY`, which commissions it again",
+    doc: "MAAS reported Failed commissioning as often as the step allows",
 }
 CommissioningScriptFailed "commissioning_script_failed" "A commissioning script of the bundle failed" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume, Cure::SkipCheck],
     looked_at_again: false,
-    next_action: "mend what the script names, then `gpuaas run resume RUN --reason WHY`, which commissions the machine again; or answer for the check, `gpuaas run skip-check RUN --check NAME --reason WHY`",
-    doc: "A script that the profile's commissioning bundle brought did not pass",
+    next_action: "fix what the script reports, then `gpuaas run resume RUN --reason WHY`, which commissions the machine again; or override the check, `gpuaas run skip-check RUN --check NAME --reason WHY`",
+    doc: "A script of the profile's commissioning bundle did not pass",
 }
-CommissioningReverted "commissioning_reverted" "MAAS took the commissioning and undid it" {
+CommissioningReverted "commissioning_reverted" "MAAS accepted the commissioning, then undid it" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
     next_action: "check the machine's BMC address and password in MAAS, then `gpuaas run resume RUN --reason WHY`, which commissions it again",
-    doc: "MAAS goes back to the earlier status when the machine's BMC does not answer",
+    doc: "MAAS returns the machine to its earlier status if its BMC does not answer",
 }
-PxePreflightFailed "pxe_preflight_failed" "The boot interface is not fit to boot from" {
+PxePreflightFailed "pxe_preflight_failed" "The boot interface failed its checks" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume, Cure::ResumeLatestProfile],
     looked_at_again: true,
     next_action: "correct the boot interface in MAAS and `gpuaas run resume RUN --reason WHY`; or set `strict_pxe_preflight=false` in the profile and `gpuaas run resume RUN --latest-profile --reason WHY`",
-    doc: "The profile has `strict_pxe_preflight`, and a check of the boot interface does not pass",
+    doc: "The profile sets `strict_pxe_preflight`, and a check of the boot interface does not pass",
 }
-StorageLayoutUnknown "storage_layout_unknown" "There is no such storage layout" {
+StorageLayoutUnknown "storage_layout_unknown" "Unknown storage layout" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::ResumeLatestProfile],
     looked_at_again: false,
     next_action: "correct `storage_layout_profile` in the profile, then `gpuaas run resume RUN --latest-profile --reason WHY`",
-    doc: "The pinned profile names a storage layout that this version does not have",
+    doc: "The pinned profile names a storage layout that this version does not support",
 }
-NoDataDisk "no_data_disk" "There is no disk for the data" {
+NoDataDisk "no_data_disk" "No data disk found" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume, Cure::ResumeLatestProfile],
     looked_at_again: true,
     next_action: "check the disks, commission the machine in MAAS and `gpuaas run resume RUN --reason WHY`; or choose a `storage_layout_profile` without data disks and `gpuaas run resume RUN --latest-profile --reason WHY`",
-    doc: "The storage layout wants NVMe disks beside the boot disk, and MAAS lists none",
+    doc: "The storage layout needs NVMe disks in addition to the boot disk, and MAAS lists none",
 }
-NoBootDisk "no_boot_disk" "There is no disk to boot from" {
+NoBootDisk "no_boot_disk" "No boot disk found" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
     next_action: "check the disks and commission the machine in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "No disk of the machine fits the rules for a boot disk, or there are too few for the layout",
+    doc: "No disk of the machine meets the rules for a boot disk, or the machine has too few disks for the layout",
 }
-StorageNotAsAsked "storage_not_as_asked" "MAAS shows another storage than it took" {
+StorageNotAsAsked "storage_not_as_asked" "The storage in MAAS differs from what GPUaaS set" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "correct the machine's storage page in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "A storage layout, filesystem or mount point was set and reads differently afterwards",
+    next_action: "correct the machine's storage in MAAS, then `gpuaas run resume RUN --reason WHY`",
+    doc: "GPUaaS set a storage layout, filesystem or mount point, but MAAS returns something different",
 }
 RoceAssignmentsMissing "roce_assignments_missing" "The host has no fabric addresses" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
     next_action: "add them, `gpuaas roce add --site SITE --host HOST --interface NAME --subnet CIDR --ip ADDRESS`, then `gpuaas run resume RUN --reason WHY`",
-    doc: "The profile has `enable_phase2_roce`, and no fabric address is assigned to the host",
+    doc: "The profile sets `enable_phase2_roce`, but no fabric address is assigned to the host",
 }
 RoceInterfaceMissing "roce_interface_missing" "The host lacks a fabric interface" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "give the machine the interface that the assignment names, or commission it in MAAS so that MAAS sees it, then `gpuaas run resume RUN --reason WHY`",
+    next_action: "add the interface that the assignment names to the machine, or commission the machine in MAAS so that MAAS detects it, then `gpuaas run resume RUN --reason WHY`",
     doc: "A fabric address is assigned to an interface that MAAS does not list",
 }
 RoceBootInterface "roce_boot_interface" "A fabric address is assigned to the boot interface" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "assign the address to a fabric interface, `gpuaas roce set --site SITE --host HOST --interface NAME --to-interface NAME`, or take it away, `gpuaas roce remove --site SITE --host HOST --interface NAME`; then `gpuaas run resume RUN --reason WHY`",
-    doc: "The machine boots from the interface that an assignment names, so its links are left as they are",
+    next_action: "assign the address to a fabric interface, `gpuaas roce set --site SITE --host HOST --interface NAME --to-interface NAME`, or remove it, `gpuaas roce remove --site SITE --host HOST --interface NAME`; then `gpuaas run resume RUN --reason WHY`",
+    doc: "An assignment names the interface that the machine boots from, so GPUaaS did not change its links",
 }
-RoceSubnetUnknown "roce_subnet_unknown" "A fabric address is in a subnet that does not fit" {
+RoceSubnetUnknown "roce_subnet_unknown" "The subnet of a fabric address is missing or on another VLAN" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "make the subnet in MAAS, on the VLAN of the interface, or correct the assignment, `gpuaas roce set --site SITE --host HOST --interface NAME --subnet CIDR --ip ADDRESS`; then `gpuaas run resume RUN --reason WHY`",
-    doc: "MAAS does not have the subnet of an assignment, or has it on another VLAN than the interface; no link was changed",
+    next_action: "create the subnet in MAAS on the VLAN of the interface, or correct the assignment, `gpuaas roce set --site SITE --host HOST --interface NAME --subnet CIDR --ip ADDRESS`; then `gpuaas run resume RUN --reason WHY`",
+    doc: "MAAS lacks the subnet of an assignment, or has it on a different VLAN than the interface; GPUaaS changed no link",
 }
-RoceLinkStays "roce_link_stays" "MAAS shows a link that it took away" {
+RoceLinkStays "roce_link_stays" "A removed link still exists in MAAS" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
     next_action: "remove the link from the interface in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "A link that no assignment wants was removed from a fabric interface and is still there afterwards",
+    doc: "GPUaaS removed a link without an assignment from a fabric interface, but MAAS still lists it",
 }
-RoceLinkMissing "roce_link_missing" "MAAS shows no link that it took" {
+RoceLinkMissing "roce_link_missing" "An added link is missing in MAAS" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
     next_action: "correct the interface in MAAS, then `gpuaas run resume RUN --reason WHY`",
-    doc: "A fabric address was linked and is not there afterwards",
+    doc: "GPUaaS linked a fabric address to an interface, but MAAS does not list it",
 }
-HardwareSyncIntervalDiffers "hardware_sync_interval_differs" "MAAS syncs hardware at another interval" {
+HardwareSyncIntervalDiffers "hardware_sync_interval_differs" "The hardware sync interval differs from the profile's" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume, Cure::ResumeLatestProfile],
     looked_at_again: true,
-    next_action: "set the interval in MAAS' settings and `gpuaas run resume RUN --reason WHY`; or set `hardware_sync_interval` in the profile and `gpuaas run resume RUN --latest-profile --reason WHY`",
-    doc: "The profile has `require_hw_sync`, and its interval is not the region's",
+    next_action: "set the interval in the MAAS settings and `gpuaas run resume RUN --reason WHY`; or set `hardware_sync_interval` in the profile and `gpuaas run resume RUN --latest-profile --reason WHY`",
+    doc: "The profile sets `require_hw_sync`, and its interval differs from the region's",
 }
-PredeployChecksFailed "predeploy_checks_failed" "A check before the deployment fails" {
+PredeployChecksFailed "predeploy_checks_failed" "A pre-deployment check fails" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume, Cure::ResumeLatestProfile],
     looked_at_again: true,
-    next_action: "correct what the checks name and `gpuaas run resume RUN --reason WHY`; or correct the profile, where it is at fault, and `gpuaas run resume RUN --latest-profile --reason WHY`",
-    doc: "Nothing is written to a disk while an input of the deployment is known to be bad",
+    next_action: "fix what the checks report and `gpuaas run resume RUN --reason WHY`; or if the profile is wrong, correct it and `gpuaas run resume RUN --latest-profile --reason WHY`",
+    doc: "GPUaaS writes nothing to a disk while it knows that an input of the deployment is wrong",
 }
-DeployReverted "deploy_reverted" "MAAS took the deployment and undid it" {
+DeployReverted "deploy_reverted" "MAAS accepted the deployment, then undid it" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "look at the machine's events in MAAS (rack controller, BMC), then `gpuaas run resume RUN --reason WHY`, which deploys it again",
-    doc: "MAAS went back to Allocated, as it does when the machine cannot be powered on",
+    next_action: "check the machine's events in MAAS (rack controller, BMC), then `gpuaas run resume RUN --reason WHY`, which deploys it again",
+    doc: "MAAS returned the machine to Allocated, as it does when it cannot power the machine on",
 }
 DeployFailed "deploy_failed" "The deployment failed" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "mend the cause, then `gpuaas run retry RUN --reason WHY`, which releases the machine and deploys it again",
-    doc: "MAAS says Failed deployment; the class of the failure decides who has to act",
+    next_action: "fix the cause, then `gpuaas run retry RUN --reason WHY`, which releases the machine and deploys it again",
+    doc: "MAAS reports Failed deployment; the failure class decides who must act",
 }
 SiteBootstrapFailed "site_bootstrap_failed" "The site bootstrap failed" {
     owner: Owner::BundleOwner,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "read /var/log/cloud-init-output.log on the host, mend the cause, `gpuaas run resume RUN --reason WHY`, and run the scripts under /var/lib/cloud/instance/scripts on the host again",
+    next_action: "read /var/log/cloud-init-output.log on the host, fix the cause, `gpuaas run resume RUN --reason WHY`, and run the scripts under /var/lib/cloud/instance/scripts on the host again",
     doc: "A phase of the site's bundle failed on the host",
 }
 NodeBootstrapFailed "node_bootstrap_failed" "The node bootstrap failed" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "read /var/log/cloud-init-output.log on the host, mend the cause, `gpuaas run resume RUN --reason WHY`, and run the scripts under /var/lib/cloud/instance/scripts on the host again",
-    doc: "The agent could not be fetched, installed or started on the host",
+    next_action: "read /var/log/cloud-init-output.log on the host, fix the cause, `gpuaas run resume RUN --reason WHY`, and run the scripts under /var/lib/cloud/instance/scripts on the host again",
+    doc: "The bootstrap could not download, install or start the agent on the host",
 }
-HostChecksUnknown "host_checks_unknown" "What the bundles ask of the host is not known" {
+HostChecksUnknown "host_checks_unknown" "The bundles' requirements for the host are unknown" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume, Cure::ResumeLatestProfile],
     looked_at_again: false,
-    next_action: "correct the inputs, `gpuaas site set SITE --bundle-input BUNDLE.INPUT=VALUE`, or publish the bundle again, `gpuaas bundle publish DIR`, and `gpuaas run resume RUN --reason WHY`; or name another in `post_deploy_validation_bundle_ref` and `gpuaas run resume RUN --latest-profile --reason WHY`",
-    doc: "A bundle of the profile does not resolve any more, or its inputs do not fit",
+    next_action: "correct the inputs, `gpuaas site set SITE --bundle-input BUNDLE.INPUT=VALUE`, or publish the bundle again, `gpuaas bundle publish DIR`, and `gpuaas run resume RUN --reason WHY`; or name another bundle in `post_deploy_validation_bundle_ref` and `gpuaas run resume RUN --latest-profile --reason WHY`",
+    doc: "A bundle of the profile no longer exists, or its inputs are invalid",
 }
 DiagnosticsFailed "diagnostics_failed" "The agent's diagnostics failed" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "read the agent's log on the host, then `gpuaas run retry RUN --reason WHY`, which has the agent look again",
-    doc: "The agent could not look at its host",
+    next_action: "read the agent's log on the host, then `gpuaas run retry RUN --reason WHY`, which makes the agent check again",
+    doc: "The agent could not check its host",
 }
-RebootDidNotHelp "reboot_did_not_help" "The host was started again and asks for it still" {
+RebootDidNotHelp "reboot_did_not_help" "The host still requires a reboot after rebooting" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "mend on the host what the reason names, then `gpuaas run retry RUN --reason WHY`, which has the host start again where it still asks for that",
-    doc: "Its agent was told to start the host again; that failed, or a reason to start it again is there after the boot",
+    next_action: "fix on the host what the reason names, then `gpuaas run retry RUN --reason WHY`, which reboots the host if it still requires that",
+    doc: "GPUaaS told the agent to reboot its host; the reboot failed, or a reason to reboot remains afterwards",
 }
-PrerequisiteMissing "prerequisite_missing" "The host is not as the bundles require" {
+PrerequisiteMissing "prerequisite_missing" "The host does not meet the bundles' requirements" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry, Cure::SkipCheck],
     looked_at_again: false,
-    next_action: "repair the host, then `gpuaas run retry RUN --reason WHY`, which has the agent look again; or answer for the check, `gpuaas run skip-check RUN --check NAME --reason WHY`",
-    doc: "The agent looked at its host, and a check does not pass",
+    next_action: "repair the host, then `gpuaas run retry RUN --reason WHY`, which makes the agent check again; or override the check, `gpuaas run skip-check RUN --check NAME --reason WHY`",
+    doc: "The agent checked its host, and a check does not pass",
 }
 CompletionGateFailed "completion_gate_failed" "A completion gate does not pass" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: true,
-    next_action: "correct what the gate names; for a bootstrap, run the scripts under /var/lib/cloud/instance/scripts on the host again; then `gpuaas run resume RUN --reason WHY`",
+    next_action: "fix what the gate reports; if it is a bootstrap, run the scripts under /var/lib/cloud/instance/scripts on the host again; then `gpuaas run resume RUN --reason WHY`",
     doc: "One of the gates between a deployed host and an active node does not pass",
 }
-EnrollmentContested "enrollment_contested" "Two keys asked to enroll with one token" {
+EnrollmentContested "enrollment_contested" "Two keys tried to enroll with the same token" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Cancel],
     looked_at_again: false,
-    next_action: "find out how the token left the host, then `gpuaas run cancel RUN --reason WHY`, and onboard the machine again, which gives it other tokens",
-    doc: "Somebody else has the token of the node's agent, and nobody can tell which of the two is the node: every certificate of the node is revoked",
+    next_action: "find out how the token left the host, then `gpuaas run cancel RUN --reason WHY`, and onboard the machine again, which issues new tokens",
+    doc: "Someone else has the token of the node's agent, and GPUaaS cannot tell which of the two is the node, so it revoked every certificate of the node",
 }
-CleanupFailed "cleanup_failed" "The agent could not empty folders of its host" {
+CleanupFailed "cleanup_failed" "The agent could not empty folders on its host" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry, Cure::Cancel],
     looked_at_again: false,
-    next_action: "mend what the agent names, then `gpuaas run retry RUN --reason WHY`; or `gpuaas run cancel RUN --reason WHY`, then `gpuaas node reimage NODE`",
-    doc: "A soft reset or a storage cleanup did not succeed on the host",
+    next_action: "fix what the agent reports, then `gpuaas run retry RUN --reason WHY`; or `gpuaas run cancel RUN --reason WHY`, then `gpuaas node reimage NODE`",
+    doc: "A soft reset or a storage cleanup failed on the host",
 }
 HostReleased "host_released" "The machine was released in MAAS" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Cancel],
     looked_at_again: false,
-    next_action: "find out who released it in MAAS; then `gpuaas run cancel RUN --reason WHY`, and `gpuaas node reimage NODE` to have its host back",
-    doc: "A soft reset or a storage cleanup is the work of the node's agent, and MAAS says that no system is deployed on the machine any more",
+    next_action: "find out who released it in MAAS; then `gpuaas run cancel RUN --reason WHY`, and `gpuaas node reimage NODE` to get the host back",
+    doc: "The node's agent performs a soft reset or storage cleanup, but MAAS reports that no system is deployed on the machine any more",
 }
 ReleaseFailed "release_failed" "MAAS does not release the machine" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: true,
-    next_action: "clear the failure in MAAS (disks, BMC), then `gpuaas run retry RUN --reason WHY`",
-    doc: "Everything that may be done about a release that hangs or fails was done",
+    next_action: "fix the cause in MAAS (disks, BMC), then `gpuaas run retry RUN --reason WHY`",
+    doc: "GPUaaS tried every remedy for a release that hangs or fails",
 }
 MachineHandedOff "machine_handed_off" "The machine was handed over" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Cancel],
     looked_at_again: false,
-    next_action: "GPUaaS does not touch a machine whose profile hands it over: `gpuaas run cancel RUN --reason WHY`, then `gpuaas node detach NODE`",
-    doc: "The profile has `release_mode=handoff`, so the call was not made",
+    next_action: "cancel the run and detach the node, because GPUaaS does not touch a machine that its profile hands over: `gpuaas run cancel RUN --reason WHY`, then `gpuaas node detach NODE`",
+    doc: "The profile sets `release_mode=handoff`, so GPUaaS did not make the call",
 }
-DecisionLoop "decision_loop" "The run decided without end" {
+DecisionLoop "decision_loop" "The run made too many decisions in a row" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "this is a bug: report it with the output of `gpuaas run show RUN`, then `gpuaas run resume RUN --reason WHY`",
-    doc: "One turn of a run made more decisions than any run needs",
+    next_action: "report this bug with the output of `gpuaas run show RUN`, then `gpuaas run resume RUN --reason WHY`",
+    doc: "A single turn of the run made more decisions than any run needs",
 }
-EffectNotPrepared "effect_not_prepared" "A call could not be prepared" {
+EffectNotPrepared "effect_not_prepared" "GPUaaS could not prepare a call" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "correct what the text names, then `gpuaas run resume RUN --reason WHY`",
-    doc: "What a call to MAAS carries, such as the user-data or the name of what it is about, could not be made",
+    next_action: "correct what the text reports, then `gpuaas run resume RUN --reason WHY`",
+    doc: "A part of a call to MAAS could not be built, such as the user-data or the name of the call's target",
 }
-InternalError "internal_error" "A defect of the control plane stopped the run" {
+InternalError "internal_error" "A bug in the control plane stopped the run" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Resume],
     looked_at_again: false,
-    next_action: "this is a bug: report the text and the log of the control plane, then `gpuaas run resume RUN --reason WHY`",
-    doc: "Something panicked while the run was worked on, or its step has no successor; the text says what",
+    next_action: "report this bug with the text and the control plane's log, then `gpuaas run resume RUN --reason WHY`",
+    doc: "The control plane panicked while it processed the run, or the step has no successor; the text names the cause",
 }
-MaasValidation "maas_validation" "MAAS refused a field" {
+MaasValidation "maas_validation" "MAAS rejected a field" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "correct what MAAS names, then `gpuaas run retry RUN --reason WHY`",
-    doc: "MAAS answered that the value of a field cannot be taken",
+    next_action: "fix what MAAS reports, then `gpuaas run retry RUN --reason WHY`",
+    doc: "MAAS answered that a field's value is invalid",
 }
-MaasBadRequest "maas_bad_request" "MAAS refused a request" {
+MaasBadRequest "maas_bad_request" "MAAS rejected a request" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "correct what MAAS names, then `gpuaas run retry RUN --reason WHY`",
+    next_action: "fix what MAAS reports, then `gpuaas run retry RUN --reason WHY`",
     doc: "MAAS answered 400 without naming a field",
 }
-MaasForbidden "maas_forbidden" "The API key may not do this" {
+MaasForbidden "maas_forbidden" "The API key lacks permission" {
     owner: Owner::PlatformOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "give the site a key of a MAAS administrator, `gpuaas site set SITE --api-key-file FILE`, then `gpuaas run retry RUN --reason WHY`",
+    next_action: "replace the site's API key with a MAAS administrator's, `gpuaas site set SITE --api-key-file FILE`, then `gpuaas run retry RUN --reason WHY`",
     doc: "MAAS answered 403: the key's user is not an administrator, or does not own the machine",
 }
-MaasNotFound "maas_not_found" "MAAS does not know what was named" {
+MaasNotFound "maas_not_found" "MAAS does not know the object in the request" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "correct what MAAS names, then `gpuaas run retry RUN --reason WHY`",
+    next_action: "fix what MAAS reports, then `gpuaas run retry RUN --reason WHY`",
     doc: "MAAS answered 404 to a change",
 }
-MaasAddressInUse "maas_address_in_use" "An address is in use" {
+MaasAddressInUse "maas_address_in_use" "An address is already in use" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
     next_action: "free the address that MAAS names, then `gpuaas run retry RUN --reason WHY`",
     doc: "MAAS answered that a static address belongs to another interface",
 }
-MaasUnknownEndpoint "maas_unknown_endpoint" "This MAAS has no such endpoint" {
+MaasUnknownEndpoint "maas_unknown_endpoint" "MAAS has no such endpoint" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "check the version of MAAS and what stands before it, then `gpuaas run retry RUN --reason WHY`",
-    doc: "MAAS, or a proxy before it, answered 404 to an address of its own API",
+    next_action: "check the MAAS version and any proxy in front of it, then `gpuaas run retry RUN --reason WHY`",
+    doc: "MAAS, or a proxy in front of it, answered 404 to a MAAS API path",
 }
-MaasMethodNotAllowed "maas_method_not_allowed" "This MAAS does not take the method" {
+MaasMethodNotAllowed "maas_method_not_allowed" "MAAS does not support the method" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "check the version of MAAS and what stands before it, then `gpuaas run retry RUN --reason WHY`",
-    doc: "MAAS, or a proxy before it, answered 405",
+    next_action: "check the MAAS version and any proxy in front of it, then `gpuaas run retry RUN --reason WHY`",
+    doc: "MAAS, or a proxy in front of it, answered 405",
 }
-MaasStateConflict "maas_state_conflict" "The machine's status forbids a call" {
+MaasStateConflict "maas_state_conflict" "The machine's status does not allow the call" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "correct what MAAS names, then `gpuaas run retry RUN --reason WHY`",
-    doc: "MAAS answered 409, as often as the step allows",
+    next_action: "fix what MAAS reports, then `gpuaas run retry RUN --reason WHY`",
+    doc: "MAAS answered 409 as often as the step allows",
 }
-MaasDatabaseConflict "maas_database_conflict" "MAAS' database refuses a change" {
+MaasDatabaseConflict "maas_database_conflict" "The MAAS database rejected a change" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "correct what MAAS names (mostly a BMC or MAC address of another machine), then `gpuaas run retry RUN --reason WHY`",
-    doc: "MAAS answered with an error of its database, as often as the step allows",
+    next_action: "fix what MAAS reports (usually a BMC or MAC address of another machine), then `gpuaas run retry RUN --reason WHY`",
+    doc: "MAAS answered with a database error as often as the step allows",
 }
-MaasRefused "maas_refused" "MAAS refused a call" {
+MaasRefused "maas_refused" "MAAS rejected a call" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
-    next_action: "correct what MAAS names, then `gpuaas run retry RUN --reason WHY`",
-    doc: "MAAS refused a call in a way that has no code of its own",
+    next_action: "fix what MAAS reports, then `gpuaas run retry RUN --reason WHY`",
+    doc: "MAAS rejected a call for a reason that has no code of its own",
 }
 }
 

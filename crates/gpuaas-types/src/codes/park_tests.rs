@@ -40,14 +40,14 @@ fn an_action_names_what_comes_before_and_after_it() {
     assert_eq!(command, resume);
     assert!(
         needs.ends_with(
-            "mend the cause; afterwards run the scripts under \
+            "fix the cause; afterwards run the scripts under \
          /var/lib/cloud/instance/scripts on the host again"
         ),
         "{needs}"
     );
     let skip = rendered(ParkCode::CommissioningScriptFailed).pop().unwrap();
     assert_eq!(skip.0, "gpuaas run skip-check 0198 --check pxe_linked --reason WHY");
-    assert_eq!(skip.1, "answer for the check");
+    assert_eq!(skip.1, "override the check");
     let vanished = rendered(ParkCode::MachineVanished);
     let detaches = |(_, needs): &(String, String)| needs.contains("`gpuaas node detach j22u11`");
     assert!(vanished.iter().any(detaches), "{vanished:?}");

@@ -1,4 +1,4 @@
-//! Refusals of the HTTP API.
+//! Problems of the HTTP API.
 
 #[macro_use]
 mod request;
@@ -24,11 +24,11 @@ pub struct ProblemRow {
     pub status: u16,
     /// What is wrong, in a few words.
     pub title: &'static str,
-    /// Who has to act; none: whoever sent the request.
+    /// Who has to act; `None` stands for the caller.
     pub owner: Option<Owner>,
-    /// What to do: the hint, where the place that refuses knows nothing more.
+    /// What to do: the default hint, used if the endpoint sets no more specific one.
     pub next_action: &'static str,
-    /// When a request is refused so.
+    /// When a request is refused with this code.
     pub doc: &'static str,
 }
 

@@ -38,7 +38,7 @@ pub struct FilterError {
 
 impl fmt::Display for FilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "character {} of the filter: {}", self.position, self.fault)
+        write!(f, "invalid filter at character {}: {}", self.position, self.fault)
     }
 }
 
@@ -63,23 +63,24 @@ pub fn parse_filter(list: FilterList, text: &str) -> Result<ListFilter, FilterEr
     let mut parser = Parser { list, text: &characters, at: 0, depth: 0, values: 0 };
     let limits = FilterLimits::ALLOWED;
     if characters.len() > limits.characters {
-        let hint = format!("a filter has at most {} characters", limits.characters);
+        let hint = format!("shorten the filter to at most {} characters", limits.characters);
         return Err(parser.error_at(limits.characters, "the filter is too long", hint));
     }
     if let Some(at) = characters.iter().position(|c| c.is_control()) {
-        let hint = "write the filter in one line, without tabs or other control characters";
+        let hint = "write the filter on one line, without tabs or other control characters";
         return Err(parser.error_at(at, "a control character", hint));
     }
     let expression = parser.any()?;
     match parser.peek() {
         None => Ok(ListFilter { list, expression }),
-        Some(')') => Err(parser.error("a parenthesis that was not opened", "leave it out")),
-        Some(c) => Err(parser.error(&format!("{c:?} where nothing goes on"), SHAPE)),
+        Some(')') => Err(parser.error("unmatched closing parenthesis", "remove it")),
+        Some(c) => Err(parser.error(&format!("unexpected {c:?}"), SHAPE)),
     }
 }
 
-const SHAPE: &str = "conditions are FIELD=VALUE with a space between them, such as `site=lab \
-                     hostname~gpu-`; put a value with spaces or signs in double quotes";
+const SHAPE: &str = "write conditions as FIELD=VALUE with a space between them, such as \
+                     `site=lab hostname~gpu-`; put a value with spaces or special characters in \
+                     double quotes";
 
 struct Parser<'a> {
     list: FilterList,
@@ -159,8 +160,8 @@ impl Parser<'_> {
         self.depth += 1;
         let depth = FilterLimits::ALLOWED.depth;
         if self.depth > depth {
-            let hint = format!("at most {depth} may be within each other");
-            return Err(self.error_at(begin, "too many parentheses within each other", hint));
+            let hint = format!("nest at most {depth} levels");
+            return Err(self.error_at(begin, "too many nested parentheses", hint));
         }
         let inner = if is_not {
             FilterExpression::Not(Box::new(self.one()?))
@@ -168,7 +169,7 @@ impl Parser<'_> {
             self.at += 1;
             let inner = self.any()?;
             if self.peek() != Some(')') {
-                return Err(self.error("a parenthesis is not closed", "put `)` there"));
+                return Err(self.error("unclosed parenthesis", "add `)` here"));
             }
             self.at += 1;
             inner
@@ -186,8 +187,8 @@ impl Parser<'_> {
         let name: String = self.text.get(begin..self.at).unwrap_or_default().iter().collect();
         if name.is_empty() {
             let fault = match self.text.get(begin) {
-                None => "a condition is missing".to_owned(),
-                Some(c) => format!("{c:?} where a field has to stand"),
+                None => "missing condition".to_owned(),
+                Some(c) => format!("expected a field name, found {c:?}"),
             };
             return Err(self.error(&fault, format!("{SHAPE}; {}", self.known_fields())));
         }
@@ -203,8 +204,8 @@ impl Parser<'_> {
                 break;
             }
             if !takes_many(operator) {
-                let hint = format!("write one value behind {}", operator.as_str());
-                return Err(self.error("a second value", hint));
+                let hint = format!("write one value after {}", operator.as_str());
+                return Err(self.error("unexpected second value", hint));
             }
             self.at += 1;
         }
@@ -219,14 +220,14 @@ impl Parser<'_> {
         }
         let text: String = self.text.get(begin..self.at).unwrap_or_default().iter().collect();
         let known: Vec<&str> = operators(field.kind).iter().map(|known| known.as_str()).collect();
-        let hint = format!("{} is compared with one of: {}", field.name, known.join(" "));
+        let hint = format!("{} accepts these operators: {}", field.name, known.join(" "));
         if text.is_empty() {
-            let fault = format!("no sign of comparison behind {}", field.name);
+            let fault = format!("missing comparison operator after {}", field.name);
             return Err(self.error_at(begin, &fault, hint));
         }
         let operator = text.parse().ok().filter(|known| operators(field.kind).contains(known));
         operator.ok_or_else(|| {
-            self.error_at(begin, &format!("{} does not take {text}", field.name), hint)
+            self.error_at(begin, &format!("{} does not support {text}", field.name), hint)
         })
     }
 
@@ -241,13 +242,13 @@ impl Parser<'_> {
         self.values += 1;
         let most = FilterLimits::ALLOWED.values;
         if self.values > most {
-            let hint = format!("a filter has at most {most} values");
+            let hint = format!("use at most {most} values");
             return Err(self.error_at(begin, "too many values", hint));
         }
         let contains = matches!(operator, FilterOperator::Contains | FilterOperator::NotContains);
         if text.is_empty() && contains {
-            let hint = format!("name a part of {}", field.name);
-            return Err(self.error_at(begin, "an empty text is in every text", hint));
+            let hint = format!("write a part of {}", field.name);
+            return Err(self.error_at(begin, "every text contains an empty value", hint));
         }
         read_value(field, &text).map_err(|(fault, hint)| self.error_at(begin, &fault, hint))
     }
@@ -259,12 +260,12 @@ impl Parser<'_> {
         }
         match self.text.get(self.at) {
             Some(c) if !c.is_whitespace() && !",)".contains(*c) => {
-                let fault = format!("{c:?} within a value");
+                let fault = format!("unexpected {c:?} in a value");
                 Err(self.error(&fault, SHAPE))
             }
             _ if begin == self.at => {
-                let hint = format!("write a value of {}; nothing at all is \"\"", field.name);
-                Err(self.error("a value is missing", hint))
+                let hint = format!("write a value for {}; write \"\" for an empty one", field.name);
+                Err(self.error("missing value", hint))
             }
             _ => Ok(self.text.get(begin..self.at).unwrap_or_default().iter().collect()),
         }
@@ -277,8 +278,8 @@ impl Parser<'_> {
             self.at += 1;
             match self.text.get(self.at) {
                 None => {
-                    let hint = "put a double quote behind the value";
-                    return Err(self.error_at(begin, "a quote that does not end", hint));
+                    let hint = "add a double quote after the value";
+                    return Err(self.error_at(begin, "unclosed double quote", hint));
                 }
                 Some('"') => break,
                 Some('\\') => {
@@ -286,8 +287,8 @@ impl Parser<'_> {
                     match self.text.get(self.at) {
                         Some(c @ ('"' | '\\')) => text.push(*c),
                         _ => {
-                            let hint = "write \\\\ for a backslash, \\\" for a double quote";
-                            return Err(self.error("a backslash before nothing", hint));
+                            let hint = "write \\\\ for a backslash and \\\" for a double quote";
+                            return Err(self.error("invalid escape sequence", hint));
                         }
                     }
                 }
@@ -297,7 +298,7 @@ impl Parser<'_> {
         self.at += 1;
         match self.text.get(self.at) {
             Some(c) if !c.is_whitespace() && !",)".contains(*c) => {
-                Err(self.error("something right behind a value", SHAPE))
+                Err(self.error("unexpected text after a value", SHAPE))
             }
             _ => Ok(text),
         }
@@ -305,7 +306,7 @@ impl Parser<'_> {
 
     fn known_fields(&self) -> String {
         let names: Vec<&str> = self.list.fields().map(|field| field.name).collect();
-        format!("{} are filtered by: {}", self.list, names.join(", "))
+        format!("filter {} by: {}", self.list, names.join(", "))
     }
 }
 
@@ -350,7 +351,7 @@ const fn operators(kind: FilterFieldKind) -> &'static [FilterOperator] {
 /// The text as a value of the field; else what is wrong with it, and a hint.
 fn read_value(field: &FilterField, text: &str) -> Result<FilterValue, (String, String)> {
     let short: String = text.chars().take(60).collect();
-    let refuse = |what: &str, hint: String| (format!("{short:?} is no {what}"), hint);
+    let refuse = |what: &str, hint: String| (format!("{short:?} is not a valid {what}"), hint);
     match field.kind {
         FilterFieldKind::Text => Ok(FilterValue::Text(text.to_owned())),
         FilterFieldKind::Choice(values) if values.all().contains(&text) => {
@@ -372,18 +373,18 @@ fn read_value(field: &FilterField, text: &str) -> Result<FilterValue, (String, S
             let midnight = || Timestamp::from_rfc3339(&format!("{text}T00:00:00Z"));
             let at = Timestamp::from_rfc3339(text).or_else(midnight).ok_or_else(|| {
                 let hint = "write it as 2026-11-23T14:05:00Z, or as 2026-11-23";
-                refuse("moment", hint.to_owned())
+                refuse("time", hint.to_owned())
             })?;
             Ok(FilterValue::Moment(at))
         }
         FilterFieldKind::Number => text
             .parse()
             .map(FilterValue::Number)
-            .map_err(|_| refuse("whole number", "write digits alone, such as 21".to_owned())),
+            .map_err(|_| refuse("whole number", "write only digits, such as 21".to_owned())),
         FilterFieldKind::Flag => text
             .parse()
             .map(FilterValue::Flag)
-            .map_err(|_| refuse("yes or no", "write true or false".to_owned())),
+            .map_err(|_| refuse("flag", "write true or false".to_owned())),
     }
 }
 

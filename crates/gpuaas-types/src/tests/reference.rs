@@ -90,9 +90,9 @@ fn access() -> String {
 }
 
 fn secrets() -> String {
-    let about = "Where each kind of secret may be found. A test plants one of each kind that the \
-                 API, an agent or the store meets, and searches responses, responses that are replayed, the \
-                 database and a backup for it. What a program reads from a file of its host alone is stored \
+    let about = "Where each kind of secret may be found. Tests plant one of each kind and search \
+                 responses, responses that are replayed, the database, a backup, the log, traces, and the \
+                 user-data that MAAS keeps. What a program reads from a file of its host alone is stored \
                  nowhere else. No secret is in the audit log, in events, metrics or logs; `gpuaas serve` \
                  and the agent write no core dumps. Secrets of every kind are in the memory of the \
                  processes that use them.";
@@ -279,9 +279,9 @@ fn problems() -> String {
 fn waits_and_parks() -> String {
     let mut page = header(
         "Waits and parks",
-        "A run that rests waits for something or is parked. A wait ends by itself; its next action is \
-         for when it takes longer than expected. A parked run goes on when its owner acted. \
-         Where the column *looks again* says so, MAAS shows the cause, and the run goes on by itself \
+        "A run that rests waits for something or is parked. A wait ends without help; its next action is \
+         for when it takes longer than expected. A parked run continues once its owner has acted. \
+         Where the column *looks again* says so, MAAS shows the cause, and the run continues automatically \
          once it is gone: it looks a minute after it parked, and then ever more rarely, at least every \
          quarter of an hour.",
     );

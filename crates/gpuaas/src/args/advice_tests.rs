@@ -1,4 +1,4 @@
-//! Advice is code: each command that a table of codes names is one that this executable takes.
+//! Every command named in a table of codes must parse with this executable.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use gpuaas_types::codes::{
 
 use super::Cli;
 
-/// Every text of the tables that an operator may be shown.
+/// All texts of the tables that operators can see.
 fn advice() -> Vec<&'static str> {
     let mut texts: Vec<&str> = PROBLEMS.iter().map(|row| row.next_action).collect();
     texts.extend(PARKS.iter().map(|row| row.next_action));
@@ -22,14 +22,14 @@ fn advice() -> Vec<&'static str> {
     texts
 }
 
-/// The commands in backticks, `gpuaas` first.
+/// Commands in backticks that start with `gpuaas`.
 fn commands() -> BTreeSet<&'static str> {
     let in_backticks = advice().into_iter().flat_map(|text| text.split('`').skip(1).step_by(2));
     in_backticks.filter(|text| text.starts_with("gpuaas ")).collect()
 }
 
-/// A placeholder stands for a value, and advice may leave out what a command wants besides; a
-/// command or an option that is not there is an error.
+/// Whether a command parses. Placeholders stand for values, and required arguments may be missing;
+/// an unknown command or option is an error.
 fn is_taken(command: &str) -> Result<(), String> {
     let Err(error) = Cli::try_parse_from(command.split_whitespace()) else { return Ok(()) };
     match error.kind() {
@@ -49,7 +49,7 @@ fn every_command_in_the_advice_is_one_of_ours() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// Exactly what a problem of a node offers, with nothing left to fill in but a reason.
+/// The actions that a node problem offers; the operator fills in only the reason.
 #[test]
 fn every_action_of_a_problem_is_a_whole_command() {
     for row in NODE_PROBLEMS {
@@ -71,8 +71,8 @@ fn a_command_that_is_not_there_is_seen() {
     assert!(is_taken("gpuaas run resume RUN --latest-profile --reason WHY").is_ok());
 }
 
-/// What is wrong with the commands of a text. A command stands in backticks, exists, and has all
-/// its required arguments; `{}` and words in capitals stand for values.
+/// Faults in the commands of a text. A command must be in backticks, exist and have all required
+/// arguments; `{}` and words in capitals stand for values.
 #[cfg(feature = "bench")]
 fn faults(text: &str) -> Vec<String> {
     use clap::CommandFactory as _;
@@ -99,7 +99,7 @@ fn faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// As [`is_taken`], with every required argument.
+/// Like [`is_taken`], but requires all arguments.
 #[cfg(feature = "bench")]
 fn is_complete(command: &str) -> Result<(), String> {
     let mut filled = String::new();
@@ -125,7 +125,7 @@ fn is_complete(command: &str) -> Result<(), String> {
 #[cfg(feature = "bench")]
 #[test]
 fn every_command_in_the_sources_stands_in_backticks_and_is_complete() {
-    let texts = super::source_texts::source_texts();
+    let texts = super::source_texts::source_texts(&super::docs_tests::root());
     let commands = texts.iter().filter(|one| one.text.contains("`gpuaas ")).count();
     assert!(texts.len() > 3000 && commands > 80, "{} texts, {commands} with one", texts.len());
     // Lines to paste are whole lines, and a test of their own parses each.

@@ -8,29 +8,29 @@ use super::shared::{ActorArgs, PlannedArgs, ShowArgs};
 /// `gpuaas approval`.
 #[derive(Debug, Subcommand)]
 pub enum ApprovalCommand {
-    /// List what waits for another person, the newest first.
+    /// List requests that need a second person, newest first.
     List(ApprovalListArgs),
-    /// Show what was asked, by whom, and what became of it.
+    /// Show a request, its requester and its outcome.
     Show(ShowArgs),
-    /// Let what another person asked go on; it is shown first, and carried out once.
+    /// Approve another person's request; shows it first and executes it once.
     Approve(ApprovalApproveArgs),
-    /// Say no to what was asked; who asked may take it back so.
+    /// Deny a request; requesters can withdraw their own this way.
     Deny(ApprovalDenyArgs),
 }
 
 /// `gpuaas approval list`.
 #[derive(Debug, Clone, Args)]
 pub struct ApprovalListArgs {
-    /// Only what concerns this site; a role for some sites wants one.
+    /// Only requests for this site; required if your role is limited to some sites.
     #[arg(long)]
     pub site: Option<String>,
-    /// What was decided or has expired, too.
+    /// Include decided and expired requests.
     #[arg(long)]
     pub all: bool,
-    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    /// Refresh on every event and every ten seconds, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -38,13 +38,13 @@ pub struct ApprovalListArgs {
 /// `gpuaas approval approve`.
 #[derive(Debug, Clone, Args)]
 pub struct ApprovalApproveArgs {
-    /// Identifier of the approval, or the begin of one.
+    /// Approval ID or unique prefix.
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Why, and whether to ask.
+    /// Reason and confirmation options.
     #[command(flatten)]
     pub planned: PlannedArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -52,16 +52,16 @@ pub struct ApprovalApproveArgs {
 /// `gpuaas approval deny`.
 #[derive(Debug, Clone, Args)]
 pub struct ApprovalDenyArgs {
-    /// Identifier of the approval, or the begin of one.
+    /// Approval ID or unique prefix.
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

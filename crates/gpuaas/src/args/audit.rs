@@ -14,24 +14,24 @@ use super::shared::filter_of;
 /// `gpuaas audit`.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// List who did what, the newest first.
+    /// List who did what, newest first.
     List(AuditListArgs),
-    /// Check that no row was changed, removed or put in, and name the first that was.
+    /// Check that no row was changed, removed or inserted, and show the first that was.
     Verify(AuditVerifyArgs),
-    /// Write the log out: JSON lines that can be verified, or syslog messages.
+    /// Export the log as verifiable JSON lines or as syslog messages.
     Export(AuditExportArgs),
 }
 
 /// `gpuaas audit verify`.
 #[derive(Debug, Clone, Args)]
 pub struct AuditVerifyArgs {
-    /// Verify what `gpuaas audit export` has written there, and ask nobody.
+    /// Verify a file written by `gpuaas audit export`, without contacting a control plane.
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// A row that an earlier verification has shown: the log has to have it as it was.
+    /// Row shown by an earlier verification; the log must still contain it unchanged.
     #[arg(long, value_name = "SEQ:DIGEST", value_parser = chain_end)]
     pub expect: Option<AuditChainEnd>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -39,70 +39,70 @@ pub struct AuditVerifyArgs {
 /// `gpuaas audit export`.
 #[derive(Debug, Clone, Args)]
 pub struct AuditExportArgs {
-    /// Only what comes after this row of the chain.
+    /// Only rows after this one in the chain.
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     pub after: i64,
-    /// Form of the rows.
+    /// Format of the rows.
     #[arg(long, value_enum, default_value_t = AuditForm::JsonLines)]
     pub form: AuditForm,
-    /// Where to: a file to append to, udp://HOST:PORT, tcp://HOST:PORT, or - for stdout.
+    /// Target: a file to append to, udp://HOST:PORT, tcp://HOST:PORT, or - for stdout.
     #[arg(long, value_name = "TARGET", default_value = "-", value_parser = target)]
     pub to: AuditTarget,
-    /// Name of this host in syslog messages [default: as the system has it].
+    /// Hostname in syslog messages [default: this system's hostname].
     #[arg(long, value_name = "NAME")]
     pub hostname: Option<String>,
-    /// Where to ask.
+    /// Connection options.
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }
 
-/// Form of exported rows.
+/// Format of exported rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum AuditForm {
-    /// A JSON object per row.
+    /// One JSON object per row.
     JsonLines,
-    /// Messages of RFC 5424.
+    /// RFC 5424 messages.
     Syslog,
 }
 
-/// Where exported rows go.
+/// Target of exported rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuditTarget {
-    /// The command's own output.
+    /// Standard output of the command.
     Stdout,
-    /// The end of a file, which is made where it is missing.
+    /// A file to append to, created if missing.
     File(PathBuf),
-    /// A receiver of datagrams, a row in each: HOST:PORT.
+    /// UDP receiver, HOST:PORT; one row per datagram.
     Udp(String),
-    /// A receiver that counts bytes (RFC 6587), or reads lines of JSON: HOST:PORT.
+    /// TCP receiver, HOST:PORT, of octet-counted syslog (RFC 6587) or JSON lines.
     Tcp(String),
 }
 
 /// `gpuaas audit list`.
 #[derive(Debug, Clone, Args)]
 pub struct AuditListArgs {
-    /// Only what was done to this site, its nodes or its batches; it may be removed by now.
+    /// Only actions on this site, its nodes or its batches; works for removed sites, too.
     #[arg(long)]
     pub site: Option<String>,
-    /// Only what was done to this node or its runs: hostname, node id, MAAS system id or MAC.
+    /// Only actions on this node or its runs: hostname, node ID, MAAS system ID or MAC.
     #[arg(long, value_name = "HOST")]
     pub node: Option<String>,
-    /// Only what this actor did.
+    /// Only actions by this actor.
     #[arg(long, value_name = "NAME")]
     pub actor: Option<String>,
-    /// Only what was done then or later: 2026-11-23, or 2026-11-23T14:05:00Z.
+    /// Only actions since this time: 2026-11-23, or 2026-11-23T14:05:00Z.
     #[arg(long, value_name = "WHEN", value_parser = moment)]
     pub since: Option<Timestamp>,
-    /// Only what this lets pass, such as `action~node. result!=done`: docs/reference/filters.md.
+    /// Filter expression, such as `action~node. result!=done`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Audit))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    /// Refresh on every event and every ten seconds, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Which page of the list.
+    /// Paging options.
     #[command(flatten)]
     pub page: PageArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -110,30 +110,30 @@ pub struct AuditListArgs {
 /// `gpuaas node timeline`.
 #[derive(Debug, Clone, Args)]
 pub struct NodeTimelineArgs {
-    /// Hostname, node id, MAAS system id or MAC.
+    /// Hostname, node ID, MAAS system ID or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,
-    /// Which page of the list.
+    /// Paging options.
     #[command(flatten)]
     pub page: PageArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
 
-/// A page of a list whose items have numbers.
+/// Paging options of a list with numbered items.
 #[derive(Debug, Clone, Args)]
 pub struct PageArgs {
-    /// Only what comes after this item in the list.
+    /// Only items after this one.
     #[arg(long, value_name = "ID")]
     pub after: Option<i64>,
-    /// How many at most.
+    /// Maximum number of items.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u32,
 }
 
 impl PageArgs {
-    /// The parameters of the query.
+    /// Query parameters.
     #[must_use]
     pub fn query(&self) -> [(&'static str, Option<String>); 2] {
         [("after", self.after.map(|id| id.to_string())), ("limit", Some(self.limit.to_string()))]
@@ -145,12 +145,12 @@ fn target(text: &str) -> Result<AuditTarget, String> {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
             Ok(text.to_owned())
         }
-        _ => Err("write it as udp://HOST:PORT or tcp://HOST:PORT".to_owned()),
+        _ => Err("expected udp://HOST:PORT or tcp://HOST:PORT".to_owned()),
     };
     match text.split_once("://") {
         Some(("udp", text)) => address(text).map(AuditTarget::Udp),
         Some(("tcp", text)) => address(text).map(AuditTarget::Tcp),
-        Some(_) => Err("a target is a file, udp://HOST:PORT, tcp://HOST:PORT or -".to_owned()),
+        Some(_) => Err("expected a file, udp://HOST:PORT, tcp://HOST:PORT or -".to_owned()),
         None if text == "-" => Ok(AuditTarget::Stdout),
         None => Ok(AuditTarget::File(PathBuf::from(text))),
     }
@@ -161,13 +161,15 @@ fn chain_end(text: &str) -> Result<AuditChainEnd, String> {
         parse_digest(digest)?;
         Some(AuditChainEnd { seq: seq.parse().ok()?, digest: digest.to_ascii_lowercase() })
     });
-    end.ok_or_else(|| "write it as `gpuaas audit verify` shows the last row: SEQ:DIGEST".to_owned())
+    end.ok_or_else(|| "expected SEQ:DIGEST, as `gpuaas audit verify` shows the last row".to_owned())
 }
 
 fn moment(text: &str) -> Result<Timestamp, String> {
     Timestamp::from_rfc3339(text)
         .or_else(|| Timestamp::from_rfc3339(&format!("{text}T00:00:00Z")))
-        .ok_or_else(|| "write it as 2026-11-23, or as 2026-11-23T14:05:00Z".to_owned())
+        .ok_or_else(|| {
+            "expected a date or time, such as 2026-11-23 or 2026-11-23T14:05:00Z".to_owned()
+        })
 }
 
 #[cfg(test)]

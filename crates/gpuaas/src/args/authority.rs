@@ -8,27 +8,27 @@ use gpuaas_client::arguments::ApiArgs;
 /// `gpuaas authority`.
 #[derive(Debug, Subcommand)]
 pub enum AuthorityCommand {
-    /// Show the certificate authority that signs nodes' certificates, and which nodes a change of it would
-    /// leave behind.
+    /// Show the certificate authority that signs node certificates, and which nodes a change would
+    /// lock out.
     Show(ListArgs),
-    /// Make the next certificate authority, which nodes learn to trust before it signs.
+    /// Create the next certificate authority; nodes start to trust it before it signs.
     Stage(AuthorityStageArgs),
-    /// Let the staged certificate authority sign.
+    /// Sign with the staged certificate authority from now on.
     Activate(AuthorityChangeArgs),
-    /// End the trust in the certificate authority that signs no more, or in a staged one.
+    /// Stop trusting the former certificate authority, or discard a staged one.
     Retire(AuthorityChangeArgs),
 }
 
 /// `gpuaas authority stage`.
 #[derive(Debug, Clone, Args)]
 pub struct AuthorityStageArgs {
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -36,16 +36,16 @@ pub struct AuthorityStageArgs {
 /// `gpuaas authority activate` and `retire`.
 #[derive(Debug, Clone, Args)]
 pub struct AuthorityChangeArgs {
-    /// Leave the nodes behind that are named otherwise.
+    /// Continue even if this locks out the listed nodes.
     #[arg(long)]
     pub force: bool,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

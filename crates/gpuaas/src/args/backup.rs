@@ -16,18 +16,18 @@ pub struct BackupArgs {
     /// Data folder of the control plane.
     #[arg(long, value_name = "DIR", default_value = "gpuaas-data")]
     pub data: PathBuf,
-    /// Its database, as `gpuaas serve` is started with [default: DATA/gpuaas.db].
+    /// Database of the control plane, as given to `gpuaas serve` [default: DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
-    /// Its master keys.
+    /// Master key options.
     #[command(flatten)]
     pub master_key: MasterKeyArgs,
-    /// File of a key that the master key and the admin token are sealed with in the backup; it is
-    /// made where it is missing, and belongs elsewhere than the backup [default: leave both out].
+    /// Key file that seals the master key and the admin token in the backup; created if missing.
+    /// Store it apart from the backup [default: the backup contains neither].
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Backups to keep of those in the folder that the new one is in, itself among them; older ones
-    /// are deleted once it is whole [default: all of them].
+    /// Number of backups to keep in the parent folder, including the new one; older ones are
+    /// deleted once the new one is complete [default: keep all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: Option<u32>,
 }
@@ -35,26 +35,27 @@ pub struct BackupArgs {
 /// `gpuaas restore`.
 #[derive(Debug, Clone, Args)]
 pub struct RestoreArgs {
-    /// Folder that `gpuaas backup` wrote.
+    /// Folder written by `gpuaas backup`.
     #[arg(value_name = "BACKUP")]
     pub backup: PathBuf,
-    /// Data folder to make; it may not have a database or a key yet.
+    /// Data folder to create; it must not contain a database or a key yet.
     #[arg(long, value_name = "DIR", default_value = "gpuaas-data")]
     pub data: PathBuf,
-    /// The file that `gpuaas backup --key-file` named.
+    /// Key file given to `gpuaas backup --key-file`.
     #[arg(long, value_name = "FILE", conflicts_with = "master_key_file")]
     pub key_file: Option<PathBuf>,
-    /// The master key itself, where it was kept apart.
+    /// Master key, if you stored it apart from the backup.
     #[arg(long, value_name = "FILE")]
     pub master_key_file: Option<PathBuf>,
-    /// The control plane that the backup is of will never run again: change the machines of its
-    /// regions from here at once. Without it, each region shows first whether another one answers.
+    /// Confirm that the backed-up control plane will never run again, and manage its regions'
+    /// machines immediately. Without this option, each region is first checked for another control
+    /// plane that still answers.
     #[arg(long)]
     pub original_is_gone: bool,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who does so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
 }

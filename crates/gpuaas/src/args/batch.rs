@@ -11,31 +11,31 @@ use gpuaas_types::filter::{FilterList, ListFilter};
 /// `gpuaas batch`.
 #[derive(Debug, Subcommand)]
 pub enum BatchCommand {
-    /// Onboard the machines of a manifest, canaries first.
+    /// Onboard the machines in a manifest, canaries first.
     Start(BatchStartArgs),
     /// List batches.
     List(BatchListArgs),
-    /// Show how far one batch is, machine by machine.
+    /// Show the progress of a batch, machine by machine.
     Show(WatchedShowArgs),
-    /// Let a stopped batch go on, with the latest revision of its profile.
+    /// Resume a stopped batch with the latest revision of its profile.
     Resume(BatchOrderArgs),
-    /// Begin no further machine; those under way go on.
+    /// Start no further machines; machines in progress continue.
     Stop(BatchOrderArgs),
 }
 
 /// `gpuaas batch list`.
 #[derive(Debug, Clone, Args)]
 pub struct BatchListArgs {
-    /// Only batches of this site; a role for some sites wants one.
+    /// Only batches of this site; required if your role is limited to some sites.
     #[arg(long)]
     pub site: Option<String>,
-    /// Only what this lets pass, such as `name~rack stopped=true`: docs/reference/filters.md.
+    /// Filter expression, such as `name~rack stopped=true`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Batches))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    /// Refresh on every event and every ten seconds, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -43,34 +43,34 @@ pub struct BatchListArgs {
 /// `gpuaas batch start`.
 #[derive(Debug, Clone, Args)]
 pub struct BatchStartArgs {
-    /// Manifest, JSON or YAML; `-` reads stdin.
+    /// Manifest in JSON or YAML; `-` reads stdin.
     pub file: PathBuf,
-    /// Check the whole manifest and change nothing.
+    /// Check the manifest and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Take the machines that are deployed or that other users of MAAS own, with everything on them;
-    /// each is shown first.
+    /// Take over machines that are deployed or owned by other MAAS users, and erase their data;
+    /// shows each one first.
     #[arg(long, requires = "reason")]
     pub take_over: bool,
-    /// Why machines in use are taken; kept in the history.
+    /// Reason for taking over machines in use, recorded in the history.
     #[arg(long, value_name = "TEXT", requires = "take_over")]
     pub reason: Option<String>,
-    /// Do not ask before machines in use are taken.
+    /// Take over machines in use without confirmation.
     #[arg(long, requires = "take_over")]
     pub yes: bool,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// The request may be repeated under this key and takes effect once.
+    /// Idempotency key: repeated requests with this key take effect once.
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
-    /// Follow the batch until it is done, or until nothing moves without a person.
+    /// Follow the batch until it is done or needs an operator.
     #[arg(long, conflicts_with = "dry_run")]
     pub wait: bool,
-    /// Seconds to wait at most.
+    /// Maximum wait in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, requires = "wait")]
     pub timeout: u64,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -78,21 +78,21 @@ pub struct BatchStartArgs {
 /// `gpuaas batch resume` and `gpuaas batch stop`.
 #[derive(Debug, Clone, Args)]
 pub struct BatchOrderArgs {
-    /// Name or id.
+    /// Name or ID.
     pub name: String,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[arg(long)]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Follow the batch until it is done, or until nothing moves without a person.
+    /// Follow the batch until it is done or needs an operator.
     #[arg(long)]
     pub wait: bool,
-    /// Seconds to wait at most.
+    /// Maximum wait in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, requires = "wait")]
     pub timeout: u64,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 use gpuaas_lab::arguments::{
-    BenchAgentArgs, BenchApiArgs, BenchAttackArgs, BenchClientsArgs, BenchFailoverArgs,
-    BenchGateArgs, BenchHandoverArgs, BenchIdleArgs, BenchOnboardArgs, BenchRepairArgs,
-    BenchTopologyArgs,
+    BenchAgentArgs, BenchApiArgs, BenchAttackArgs, BenchClientsArgs, BenchConsoleArgs,
+    BenchFailoverArgs, BenchGateArgs, BenchHandoverArgs, BenchIdleArgs, BenchOnboardArgs,
+    BenchRepairArgs, BenchTopologyArgs,
 };
 use gpuaas_simulation::arguments::{
     BenchBusyArgs, BenchChaosArgs, BenchClaimsArgs, BenchMendArgs, BenchOutageArgs,
@@ -19,58 +19,61 @@ use super::image::{BenchLintArgs, BenchPackArgs};
 pub enum BenchCommand {
     /// Onboard machines and measure: throughput, MAAS calls, added time, memory.
     Onboard(BenchOnboardArgs),
-    /// Ask the admin API of a control plane with many nodes, and see how fast it answers.
+    /// Measure admin API latency of a control plane with many nodes.
     Api(BenchApiArgs),
-    /// Leave a fleet whose agents send heartbeats over TLS alone, and see what it costs the control plane.
+    /// Measure the console: page latency, bytes, elements, statements, and lag of live pages.
+    Console(BenchConsoleArgs),
+    /// Measure the control plane's load from an idle fleet that sends heartbeats over TLS.
     Idle(BenchIdleArgs),
-    /// Onboard machines through a MAAS that refuses calls and loses answers.
+    /// Onboard machines through a MAAS that refuses calls and loses responses.
     Clients(BenchClientsArgs),
-    /// Onboard a whole fleet on a virtual clock: what a region costs the control plane.
+    /// Onboard a whole fleet on a virtual clock, and measure what a region costs the control plane.
     Region(BenchRegionArgs),
-    /// Let faults, crashes and people loose on fleets, and check that nothing is lost.
+    /// Inject faults, crashes and operator actions into fleets, and check that nothing is lost.
     Chaos(BenchChaosArgs),
-    /// Take regions away in every way, and see when runs go on after that, on a virtual clock.
+    /// Make regions fail in every way, and measure when runs continue, on a virtual clock.
     Outage(BenchOutageArgs),
-    /// Onboard and reimage machines through a region that answers late, and count calls made twice, on a
-    /// virtual clock.
+    /// Onboard and reimage machines through a slow region, and count duplicate calls, on a virtual
+    /// clock.
     Busy(BenchBusyArgs),
-    /// Stop runs in every way there is, and follow the advice that they give.
+    /// Stop runs in every possible way, and follow the advice they give.
     Mend(BenchMendArgs),
-    /// Change the machines of active nodes in MAAS as people do, and see when that is noticed and
-    /// whether the advice about it works, on a virtual clock.
+    /// Change machines of active nodes in MAAS as people do, and check detection time and advice,
+    /// on a virtual clock.
     People(BenchPeopleArgs),
-    /// Break a ready slice host in every way that its gates have to see.
+    /// Break a ready slice host in every way that its gates must detect.
     Gate(BenchGateArgs),
-    /// Break ready hosts in the same ways, repair them, and follow the advice for what a repair leaves.
+    /// Break ready hosts in the same ways, repair them, and follow the advice for remaining faults.
     Repair(BenchRepairArgs),
-    /// Write hosts full of a tenant's data, have them cleaned and reimaged, and hold what is said of
-    /// that against what is left.
+    /// Fill hosts with tenant data, clean and reimage them, and compare the reports with the data
+    /// that remains.
     Handover(BenchHandoverArgs),
-    /// Break slice hosts in every way that their slot maps have to see, and make maps of random ones.
+    /// Break slice hosts in every way that slot maps must detect, and map random hosts.
     Topology(BenchTopologyArgs),
-    /// Have slots of simulated nodes claimed by four policies, and see what each of them refuses.
+    /// Claim slots of simulated nodes with four policies, and compare what each refuses.
     Placement(BenchPlacementArgs),
-    /// Claim and release slots as fast as it goes, and see whether any was claimed twice.
+    /// Claim and release slots as fast as possible, and check that none is claimed twice.
     Claims(BenchClaimsArgs),
-    /// Launch and release slices on emulated hosts, some of which lie, and look what is left of tenants.
+    /// Launch and release slices on emulated hosts, some with false reports, and check for tenant
+    /// data left behind.
     Slices(BenchSlicesArgs),
-    /// Start the node agent, and measure what it costs a host that has nothing to do.
+    /// Measure the node agent's load on an idle host.
     Agent(BenchAgentArgs),
-    /// Pack a tree as an image, and have GNU tar and pigz do the same.
+    /// Pack a tree as an image, and compare with GNU tar and pigz.
     Pack(BenchPackArgs),
-    /// Plant faults in good images, one at a time, and see whether each is told by its own code.
+    /// Plant faults in good images, one at a time, and check that each gets its own code.
     Lint(BenchLintArgs),
-    /// Upload an image over a link that breaks, and see what arrives, on a virtual clock.
+    /// Upload an image over a failing link, and check what arrives, on a virtual clock.
     Upload(BenchUploadArgs),
-    /// Judge experiments between two images with and without a difference, and see how often the verdict is
-    /// wrong.
+    /// Judge experiments between images with and without a difference, and count wrong verdicts.
     Verdict(BenchVerdictArgs),
-    /// Attack a control plane from one address of loopback, and see whether others are answered.
+    /// Attack a control plane from one loopback address, and check that other clients get
+    /// responses.
     Attack(BenchAttackArgs),
-    /// Kill control planes and take their database and NATS away while machines are onboarded, and see
-    /// whether anything is lost or done twice.
+    /// Kill control planes and cut off their database and NATS during onboarding, and check that
+    /// nothing is lost or done twice.
     Failover(BenchFailoverArgs),
-    /// The attacker of `bench attack`, which says on standard input what to do.
+    /// Attacker process of `bench attack`, which controls it over standard input.
     #[command(hide = true)]
     AttackLoad,
 }

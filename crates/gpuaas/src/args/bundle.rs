@@ -10,62 +10,62 @@ use super::profile::Assignment;
 use super::shared::{ActorArgs, ListArgs};
 use gpuaas_client::arguments::{ApiArgs, ConnectionArgs, Format, positive};
 
-/// `gpuaas bundle`. What makes and shows bundles works without a control plane, except where a
-/// bundle is named that only the control plane has.
+/// `gpuaas bundle`. Commands that build or show bundles need a control plane only for bundles that
+/// are not local.
 #[derive(Debug, Subcommand)]
 pub enum BundleCommand {
-    /// Write the folder of a new bundle that does nothing yet.
+    /// Create the folder of a new, empty bundle.
     New(BundleNewArgs),
-    /// Say what is wrong with a bundle's folder, with file and line.
+    /// Check a bundle's folder, and show problems with file and line.
     Lint(BundleLintArgs),
-    /// Make one file of a bundle's folder; the same folder gives the same bytes everywhere.
+    /// Build a bundle file from a folder; builds are reproducible.
     Build(BundleBuildArgs),
-    /// Show a bundle: its folder, the file of a build, or a published one.
+    /// Show a bundle from a folder, a built file or the published bundles.
     Show(BundleShowArgs),
-    /// Say what differs between two bundles.
+    /// Show differences between two bundles.
     Diff(BundleDiffArgs),
-    /// Show what a node would do: the scripts' environment, the phases and the checks.
+    /// Show what a node would run: script environment, phases and checks.
     Render(BundleRenderArgs),
-    /// Make a key that signs bundles.
+    /// Create a key that signs bundles.
     Key(BundleKeyArgs),
-    /// Give a bundle to the control plane, or to an OCI registry.
+    /// Publish a bundle to the control plane, or push it to an OCI registry.
     Publish(BundlePublishArgs),
-    /// Take a bundle from an OCI registry, as the file of a build with its signature.
+    /// Pull a bundle and its signature from an OCI registry.
     Pull(BundlePullArgs),
-    /// List the bundles that the control plane has.
+    /// List published bundles.
     List(ListArgs),
-    /// Let a bundle, with what it requires, be used at a site.
+    /// Approve a bundle and its dependencies for a site.
     Approve(BundleApproveArgs),
-    /// Take an approval back; runs that have the bundle go on.
+    /// Withdraw an approval; runs that already use the bundle continue.
     Withdraw(BundleWithdrawArgs),
-    /// Have the signatures of a key count.
+    /// Trust the signatures of a key.
     Trust(BundleTrustArgs),
-    /// List the keys whose signatures count.
+    /// List trusted keys.
     Keys(ListArgs),
-    /// Give the control planes another key of their own, at their database itself; on the host, without the
-    /// API.
+    /// Rotate the control planes' own signing key directly in their database; run on the host,
+    /// without the API.
     RotateKey(BundleRotateKeyArgs),
 }
 
-/// What a bundle is for.
+/// Purpose of a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum BundleKindArgument {
-    /// Runs at a node's first boot.
+    /// Scripts that run at a node's first boot.
     SiteBootstrap,
-    /// Scripts that MAAS runs while it commissions a machine.
+    /// Scripts that MAAS runs during commissioning.
     Commissioning,
-    /// Says what has to be true of a node after its deployment.
+    /// Checks that a node must pass after deployment.
     PostDeployValidation,
 }
 
 /// `gpuaas bundle new`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleNewArgs {
-    /// Folder to make; its last part is the bundle's name.
+    /// Folder to create; its last part becomes the bundle's name.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// What it is for.
+    /// Kind of the bundle.
     #[arg(long, value_enum, default_value = "site_bootstrap")]
     pub kind: BundleKindArgument,
 }
@@ -73,7 +73,7 @@ pub struct BundleNewArgs {
 /// `gpuaas bundle lint`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleLintArgs {
-    /// The bundle's folder.
+    /// Folder of the bundle.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
 }
@@ -81,16 +81,16 @@ pub struct BundleLintArgs {
 /// `gpuaas bundle build`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleBuildArgs {
-    /// The bundle's folder.
+    /// Folder of the bundle.
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// Where NAME-VERSION.tar and its signature NAME-VERSION.tar.sig are put.
+    /// Folder for NAME-VERSION.tar and its signature NAME-VERSION.tar.sig.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
-    /// Private key that signs it (see `bundle key`).
+    /// Private key that signs the bundle (see `bundle key`).
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// From when on the signature is worth nothing, as RFC 3339: `2027-01-31T00:00:00Z`.
+    /// Expiry of the signature (RFC 3339), such as `2027-01-31T00:00:00Z`.
     #[arg(long, value_name = "TIME", requires = "key", value_parser = moment)]
     pub expires: Option<Timestamp>,
     /// Print one JSON object on stdout.
@@ -99,19 +99,20 @@ pub struct BundleBuildArgs {
 }
 
 fn moment(text: &str) -> Result<Timestamp, String> {
-    Timestamp::from_rfc3339(text).ok_or_else(|| "write it as 2027-01-31T00:00:00Z".to_owned())
+    Timestamp::from_rfc3339(text)
+        .ok_or_else(|| "expected a time such as 2027-01-31T00:00:00Z".to_owned())
 }
 
 /// `gpuaas bundle show`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleShowArgs {
-    /// A bundle's folder, the file of a build, or name@version or digest of a published one.
+    /// Folder, built file, or name@version or digest of a published bundle.
     #[arg(value_name = "BUNDLE")]
     pub bundle: PathBuf,
-    /// Public key, as `bundle key` prints it; the signature beside the file must be its.
+    /// Public key, as printed by `bundle key`; it must match the signature next to the file.
     #[arg(long, value_name = "KEY")]
     pub trust: Option<String>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -119,13 +120,13 @@ pub struct BundleShowArgs {
 /// `gpuaas bundle diff`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleDiffArgs {
-    /// A bundle's folder, the file of a build, or name@version or digest of a published one.
+    /// Folder, built file, or name@version or digest of a published bundle.
     #[arg(value_name = "OLD")]
     pub old: PathBuf,
-    /// Another one.
+    /// Bundle to compare with, in the same form.
     #[arg(value_name = "NEW")]
     pub new: PathBuf,
-    /// Where to ask.
+    /// Connection options.
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }
@@ -133,16 +134,16 @@ pub struct BundleDiffArgs {
 /// `gpuaas bundle render`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleRenderArgs {
-    /// A bundle's folder, the file of a build, or name@version or digest of a published one.
+    /// Folder, built file, or name@version or digest of a published bundle.
     #[arg(value_name = "BUNDLE")]
     pub bundle: PathBuf,
-    /// A value for one of its inputs; a secret needs none, and is not shown.
+    /// Value for an input; secret inputs need none and are not shown.
     #[arg(long, value_name = "INPUT=VALUE")]
     pub set: Vec<Assignment>,
-    /// How to print it on stdout.
+    /// Output format on stdout.
     #[arg(short = 'o', long = "output", value_enum, default_value = "yaml", value_name = "FORMAT")]
     pub format: Format,
-    /// Where to ask.
+    /// Connection options.
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }
@@ -150,32 +151,32 @@ pub struct BundleRenderArgs {
 /// `gpuaas bundle key`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleKeyArgs {
-    /// File for the private key; it must not exist. The public key is printed on stdout.
+    /// File for the private key; it must not exist yet. The public key is printed on stdout.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
 
 const HEADING: &str = "Login to the registry";
 
-/// How to log in to an OCI registry that wants it.
+/// Credentials for an OCI registry that requires a login.
 #[derive(Debug, Clone, Args)]
 pub struct RegistryArgs {
-    /// User of the registry [default: what Docker's config.json has for it].
+    /// Registry user [default: from Docker's config.json].
     #[arg(long, value_name = "NAME", requires_all = ["oci", "registry_password_file"], value_parser = user, help_heading = HEADING)]
     pub registry_user: Option<String>,
-    /// File that holds the user's password or token; `-` reads stdin.
+    /// File with the user's password or token; `-` reads stdin.
     #[arg(long, value_name = "FILE", requires = "registry_user", help_heading = HEADING)]
     pub registry_password_file: Option<PathBuf>,
-    /// Folder of Docker's config.json, of which `auths` is read and no credential helper is run
-    /// [default: ~/.docker].
+    /// Folder of Docker's config.json; reads `auths` and runs no credential helpers [default:
+    /// ~/.docker].
     #[arg(long, value_name = "DIR", env = "DOCKER_CONFIG", hide_env_values = true, help_heading = HEADING)]
     pub docker_config: Option<PathBuf>,
 }
 
-/// A user of HTTP Basic, whose name ends at the first colon.
+/// HTTP Basic user name, which ends at the first colon.
 fn user(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(':') || text.chars().any(char::is_control) {
-        return Err("a user has a name without a colon".to_owned());
+        return Err("expected a non-empty user name without a colon".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -183,27 +184,28 @@ fn user(text: &str) -> Result<String, String> {
 /// `gpuaas bundle publish`.
 #[derive(Debug, Clone, Args)]
 pub struct BundlePublishArgs {
-    /// A bundle's folder, or the file of a build with its signature beside it.
+    /// Folder of the bundle, or a built file with its signature next to it.
     #[arg(value_name = "BUNDLE")]
     pub bundle: PathBuf,
-    /// Private key that signs it [default: the signature beside the file, else the control plane
-    /// vouches for it].
+    /// Private key that signs the bundle [default: use the signature next to the file, or else let
+    /// the control plane sign].
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// From when on the signature is worth nothing, as RFC 3339.
+    /// Expiry of the signature (RFC 3339).
     #[arg(long, value_name = "TIME", requires = "key", value_parser = moment)]
     pub expires: Option<Timestamp>,
-    /// Push it to a repository of an OCI registry instead, such as
-    /// http://127.0.0.1:5000/gpuaas/h200-ib; the tag is the version, or :TAG behind it.
+    /// Push to a repository of an OCI registry instead, such as
+    /// http://127.0.0.1:5000/gpuaas/h200-ib; the tag is the bundle's version unless you append
+    /// :TAG.
     #[arg(long, value_name = "URL")]
     pub oci: Option<String>,
-    /// How to log in there.
+    /// Credentials for the registry.
     #[command(flatten)]
     pub registry: RegistryArgs,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -211,22 +213,22 @@ pub struct BundlePublishArgs {
 /// `gpuaas bundle approve`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleApproveArgs {
-    /// `name@version`, or the digest.
+    /// Bundle, as `name@version` or digest.
     #[arg(value_name = "BUNDLE")]
     pub bundle: String,
     /// The site.
     #[arg(long, value_name = "NAME")]
     pub site: String,
-    /// Take the approval back; runs that have the bundle go on.
+    /// Withdraw the approval; runs that already use the bundle continue.
     #[arg(long)]
     pub withdraw: bool,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -234,19 +236,19 @@ pub struct BundleApproveArgs {
 /// `gpuaas bundle withdraw`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleWithdrawArgs {
-    /// `name@version`, or the digest.
+    /// Bundle, as `name@version` or digest.
     #[arg(value_name = "BUNDLE")]
     pub bundle: String,
     /// The site.
     #[arg(long, value_name = "NAME")]
     pub site: String,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -261,16 +263,16 @@ impl From<BundleWithdrawArgs> for BundleApproveArgs {
 /// `gpuaas bundle trust`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleTrustArgs {
-    /// Public key, as `bundle key` prints it.
+    /// Public key, as printed by `bundle key`.
     #[arg(value_name = "KEY")]
     pub key: String,
-    /// Whose it is; a key of the same name is replaced.
+    /// Name of the key's owner; replaces a key of the same name.
     #[arg(long, value_name = "NAME")]
     pub name: String,
-    /// From when on it does not count any more, as RFC 3339; the past retires it now.
+    /// Expiry of the trust (RFC 3339); a time in the past retires the key now.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub until: Option<Timestamp>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -278,16 +280,16 @@ pub struct BundleTrustArgs {
 /// `gpuaas bundle rotate-key`.
 #[derive(Debug, Clone, Args)]
 pub struct BundleRotateKeyArgs {
-    /// Where the key is.
+    /// Database of the control planes.
     #[command(flatten)]
     pub of: OwnDatabaseArgs,
-    /// How long signatures of the former key still count, for hosts that are being installed, in days.
+    /// Days for which signatures of the former key stay valid, for hosts that are being installed.
     #[arg(long, value_name = "DAYS", default_value = "7", value_parser = positive)]
     pub grace_days: f64,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who does so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
 }
@@ -295,17 +297,17 @@ pub struct BundleRotateKeyArgs {
 /// `gpuaas bundle pull`.
 #[derive(Debug, Clone, Args)]
 pub struct BundlePullArgs {
-    /// Repository of an OCI registry with :TAG or @sha256:DIGEST, such as
+    /// Repository in an OCI registry with :TAG or @sha256:DIGEST, such as
     /// http://127.0.0.1:5000/gpuaas/h200-ib:1.0.0.
     #[arg(value_name = "URL")]
     pub oci: String,
-    /// How to log in there.
+    /// Credentials for the registry.
     #[command(flatten)]
     pub registry: RegistryArgs,
-    /// Where NAME-VERSION.tar and its signature NAME-VERSION.tar.sig are put.
+    /// Folder for NAME-VERSION.tar and its signature NAME-VERSION.tar.sig.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
-    /// Public key, as `bundle key` prints it; the signature must be its.
+    /// Public key, as printed by `bundle key`; it must match the signature.
     #[arg(long, value_name = "KEY")]
     pub trust: Option<String>,
 }

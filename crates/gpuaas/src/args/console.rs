@@ -6,9 +6,9 @@ use gpuaas_client::arguments::ApiArgs;
 /// `gpuaas console`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConsoleCommand {
-    /// Open the console in a browser, signed in.
+    /// Open the console in a browser, already signed in.
     Open(ConsoleOpenArgs),
-    /// List the console's pages and actions, each with its command. Asks no control plane.
+    /// List the console's pages and actions, each with its command. Contacts no control plane.
     Map(ConsoleMapArgs),
 }
 
@@ -23,10 +23,10 @@ pub struct ConsoleMapArgs {
 /// `gpuaas console open`.
 #[derive(Debug, Clone, Args)]
 pub struct ConsoleOpenArgs {
-    /// Print the address and start no browser.
+    /// Print the URL instead of opening a browser.
     #[arg(long)]
     pub print: bool,
-    /// The control plane.
+    /// Connection options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

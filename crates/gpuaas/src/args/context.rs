@@ -8,13 +8,13 @@ use gpuaas_client::arguments::{ConfigArgs, Format};
 /// `gpuaas context`.
 #[derive(Debug, Subcommand)]
 pub enum ContextCommand {
-    /// Add a context, or change the one of that name; the first one is in use at once.
+    /// Add or change a context; the first one becomes the current context.
     Add(ContextAddArgs),
-    /// Have commands use a context where nothing else is said.
+    /// Select the context that commands use by default.
     Use(ContextNameArgs),
-    /// List contexts, and say which one is in use.
+    /// List contexts, and mark the current one.
     List(ContextListArgs),
-    /// Remove a context; the control plane is not asked.
+    /// Remove a context, without contacting its control plane.
     Remove(ContextNameArgs),
 }
 
@@ -24,17 +24,17 @@ pub struct ContextAddArgs {
     /// Name of the context: letters, digits, `.`, `_` and `-`.
     #[arg(value_parser = context_name)]
     pub name: String,
-    /// The control plane.
+    /// URL of the control plane.
     #[arg(long, value_name = "URL")]
     pub server: String,
-    /// File that holds the admin token; it is read at each command.
+    /// File with the admin token; every command reads it again.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// File of what is trusted for an https control plane, PEM: a copy of `ca.pem` of its data
-    /// folder [default: this system's authorities].
+    /// PEM file of certificate authorities to trust for an https control plane: a copy of `ca.pem`
+    /// from its data folder [default: this system's authorities].
     #[arg(long, value_name = "FILE")]
     pub server_ca_file: Option<PathBuf>,
-    /// Where the contexts are.
+    /// Location of the contexts.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
@@ -44,7 +44,7 @@ pub struct ContextAddArgs {
 pub struct ContextNameArgs {
     /// Name of the context.
     pub name: String,
-    /// Where the contexts are.
+    /// Location of the contexts.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
@@ -52,10 +52,10 @@ pub struct ContextNameArgs {
 /// `gpuaas context list`.
 #[derive(Debug, Clone, Args)]
 pub struct ContextListArgs {
-    /// How to print them on stdout.
+    /// Output format on stdout.
     #[arg(short = 'o', long = "output", value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
-    /// Where the contexts are.
+    /// Location of the contexts.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
@@ -63,7 +63,7 @@ pub struct ContextListArgs {
 fn context_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if text.is_empty() || text.starts_with('-') || !text.chars().all(is_plain) {
-        return Err("use letters, digits, `.`, `_` and `-`".to_owned());
+        return Err("expected letters, digits, `.`, `_` and `-`".to_owned());
     }
     Ok(text.to_owned())
 }

@@ -12,14 +12,14 @@ use clap::error::ErrorKind;
 
 use super::Cli;
 
-/// Written from clap's tree: its usage lines are no commands to type.
+/// Generated from clap's tree; its usage lines are not commands to type.
 const FROM_CLAP: &str = "docs/reference/cli.md";
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Pages with their paths below the repository.
+/// Pages with their paths in the repository.
 fn pages() -> Vec<(String, String)> {
     let mut pages = Vec::new();
     for name in ["README.md", "ARCHITECTURE.md"] {
@@ -42,7 +42,7 @@ fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// Lines of fenced blocks, with `\` at the end of a line joined, and the text outside of them.
+/// Lines of fenced blocks, with continued lines joined, and the text outside the blocks.
 fn split_fences(page: &str) -> (Vec<String>, String) {
     let (mut lines, mut text, mut fenced, mut joined) =
         (Vec::new(), String::new(), false, String::new());
@@ -63,8 +63,7 @@ fn split_fences(page: &str) -> (Vec<String>, String) {
     (lines, text)
 }
 
-/// The commands of a line of shell, each as its words: quotes are taken off, redirections and comments
-/// are left out.
+/// Commands of a shell line as words, without quotes, redirections and comments.
 fn shell_commands(line: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words) = (Vec::new(), Vec::new());
     let (mut word, mut begun, mut quote, mut redirected) = (String::new(), false, None, false);
@@ -109,7 +108,7 @@ fn shell_commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// The words of a command of ours: from `gpuaas` on, behind a prompt, assignments and `sudo`.
+/// Words of a `gpuaas` command, without a prompt, assignments and `sudo` before it.
 fn of_gpuaas(words: &[String]) -> Option<&[String]> {
     let before = |word: &&String| {
         matches!(word.as_str(), "$" | "sudo" | "exec" | "until" | "!" | "if" | "then")
@@ -123,8 +122,8 @@ fn of_gpuaas(words: &[String]) -> Option<&[String]> {
     (command && ours[0] == "gpuaas").then_some(ours)
 }
 
-/// What is wrong with the commands of a page. A value may be a placeholder. In running text a command may
-/// lack what it requires; in a block it may not.
+/// Faults in the commands of a page. Values may be placeholders. Commands may lack required
+/// arguments in running text, but not in a block.
 fn faults(name: &str, page: &str) -> Vec<String> {
     let (lines, text) = split_fences(page);
     let mut faults = Vec::new();
@@ -187,7 +186,7 @@ fn wrong_command_in_a_page_is_reported() {
     assert_eq!(faults("page.md", good), Vec::<String>::new());
 }
 
-/// Targets of a page's links, without those of other hosts.
+/// Targets of a page's links, except links to other hosts.
 fn links(page: &str) -> Vec<String> {
     let (_, text) = split_fences(page);
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -195,7 +194,7 @@ fn links(page: &str) -> Vec<String> {
     local.map(str::to_owned).collect()
 }
 
-/// The anchor that mdBook and GitHub give a heading.
+/// Anchor that mdBook and GitHub generate for a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

@@ -13,45 +13,44 @@ use super::shared::{ListArgs, filter_of};
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct EventsArgs {
-    /// What to do; nothing: follow.
+    /// Action [default: follow].
     #[command(subcommand)]
     pub command: Option<EventsCommand>,
-    /// What to follow.
+    /// Options of `follow`.
     #[command(flatten)]
     pub follow: EventFollowArgs,
 }
 
-/// What there is to do with events.
+/// Actions on events.
 #[derive(Debug, Clone, Subcommand)]
 pub enum EventsCommand {
-    /// Print what happens to nodes as it happens, until stopped; a stream that breaks goes on where
-    /// it was.
+    /// Print node events as they happen, until interrupted; resumes a broken stream without gaps.
     Follow(EventFollowArgs),
-    /// List where events are delivered, and how far that is.
+    /// List sinks and their delivery progress.
     Sinks(ListArgs),
-    /// List events that a sink did not take.
+    /// List events that could not be delivered to a sink (dead letters).
     DeadLetters(DeadLetterArgs),
-    /// Have dead letters delivered again.
+    /// Deliver dead letters again.
     Replay(ReplayArgs),
 }
 
 /// `gpuaas events follow`.
 #[derive(Debug, Clone, Args)]
 pub struct EventFollowArgs {
-    /// Only of nodes of this site.
+    /// Only events of nodes of this site.
     #[arg(long)]
     pub site: Option<String>,
-    /// Only of this node: hostname, node id, MAAS system id or MAC.
+    /// Only events of this node: hostname, node ID, MAAS system ID or MAC.
     #[arg(long, value_name = "HOST")]
     pub node: Option<String>,
-    /// After the event with this id, as `-o json` shows it; 0-0: from the beginning [default: from
-    /// now on].
+    /// Start after the event with this ID, as shown by `-o json`; 0-0 starts at the oldest event
+    /// [default: new events only].
     #[arg(long, value_name = "ID")]
     pub after: Option<EventCursor>,
-    /// End after so many events.
+    /// Stop after this many events.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
-    /// Where to ask and how to print; JSON is one line an event.
+    /// Connection and output options; JSON output has one line per event.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -59,16 +58,16 @@ pub struct EventFollowArgs {
 /// `gpuaas events dead-letters`.
 #[derive(Debug, Clone, Args)]
 pub struct DeadLetterArgs {
-    /// Only of this sink.
+    /// Only dead letters of this sink.
     #[arg(long, value_name = "NAME")]
     pub sink: Option<String>,
-    /// Only what this lets pass, such as `code=refused failed>2026-11-01`: docs/reference/filters.md.
+    /// Filter expression, such as `code=refused failed>2026-11-01`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::DeadLetters))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    /// Refresh on every event and every ten seconds, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -78,13 +77,13 @@ pub struct DeadLetterArgs {
 pub struct ReplayArgs {
     /// Name of the sink.
     pub sink: String,
-    /// Only this letter [default: all of the sink].
+    /// Only this dead letter [default: all of the sink].
     #[arg(long, value_name = "NUMBER")]
     pub letter: Option<i64>,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -92,11 +91,11 @@ pub struct ReplayArgs {
 /// `gpuaas webhook`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum WebhookCommand {
-    /// Have events posted to an address from now on, signed as Standard Webhooks says.
+    /// Add an address that receives new events, signed as in Standard Webhooks.
     Add(WebhookAddArgs),
-    /// List where events are posted, and how far that is; never the secrets.
+    /// List webhooks and their delivery progress, without secrets.
     List(ListArgs),
-    /// Deliver events there no longer, and forget its dead letters.
+    /// Stop deliveries to a webhook, and delete its dead letters.
     Remove(WebhookRemoveArgs),
 }
 
@@ -105,20 +104,20 @@ pub enum WebhookCommand {
 pub struct WebhookAddArgs {
     /// Name of the sink.
     pub name: String,
-    /// Where to: https, or http on loopback.
+    /// Target address: https, or http on loopback.
     #[arg(long, value_name = "URL")]
     pub url: String,
     /// Only events of nodes of this site.
     #[arg(long)]
     pub site: Option<String>,
-    /// File that gets the secret that requests are signed with, for its owner alone; it must not
-    /// exist. `-` is stdout.
+    /// File for the secret that signs requests, readable only by its owner; it must not exist yet.
+    /// `-` is stdout.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -126,12 +125,12 @@ pub struct WebhookAddArgs {
 /// `gpuaas webhook remove`.
 #[derive(Debug, Clone, Args)]
 pub struct WebhookRemoveArgs {
-    /// Name of the sink; `nats` is the one of `gpuaas serve --nats`.
+    /// Name of the sink; `nats` is the sink of `gpuaas serve --nats`.
     pub name: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

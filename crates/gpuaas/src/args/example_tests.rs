@@ -7,7 +7,7 @@ use clap::{Command, FromArgMatches as _};
 use super::examples::EXAMPLES;
 use super::{Cli, tree};
 
-/// Paths of the commands that do something.
+/// Paths of the commands without subcommands.
 fn leaves(command: &Command, path: &str, all: &mut BTreeSet<String>) {
     for inner in command.get_subcommands() {
         let path = format!("{path} {}", inner.get_name()).trim_start().to_owned();
@@ -43,7 +43,7 @@ fn every_command_has_an_example_that_parses_as_that_command() {
     }
 }
 
-/// A line as a shell takes it apart, but for expansion.
+/// Words of a line as a shell splits it, without expansion.
 fn words(line: &str) -> Vec<String> {
     let parts = line.split('"').enumerate();
     let words = parts.flat_map(|(at, part)| match at % 2 {

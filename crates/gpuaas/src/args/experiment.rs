@@ -11,17 +11,18 @@ use super::shared::{ActorArgs, PlannedArgs, ShowArgs};
 /// `gpuaas experiment`.
 #[derive(Debug, Subcommand)]
 pub enum ExperimentCommand {
-    /// Deploy nodes that are drawn at random with two images, and compare them; shows its plan first.
+    /// Deploy randomly chosen nodes with two images, and compare the images; shows its plan first.
     Start(Box<ExperimentStartArgs>),
-    /// Begin what may begin by now: what could not before, and the second run of each pair.
+    /// Start all runs that can start now: runs that could not start before, and the second run of
+    /// each pair.
     Next(ExperimentStopArgs),
-    /// Show what was planned, how far it is, and what the runs say once all have ended.
+    /// Show the plan, the progress, and the result once all runs have ended.
     Show(ShowArgs),
-    /// List experiments, the newest first.
+    /// List experiments, newest first.
     List(ExperimentListArgs),
-    /// Begin nothing of it any more; what has ended is judged.
+    /// Start no further runs; judge the runs that have ended.
     Stop(ExperimentStopArgs),
-    /// Compare times of earlier runs that a file holds.
+    /// Import times of earlier runs from a file, and compare them.
     Import(ExperimentImportArgs),
 }
 
@@ -31,34 +32,34 @@ pub struct ExperimentStartArgs {
     /// Name of the experiment.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// An image: once for A, which B is compared with, once for B.
+    /// Image; give it twice: first A (the baseline), then B.
     #[arg(long = "image", value_name = "IMAGE", required = true, num_args = 1)]
     pub images: Vec<String>,
-    /// Profile of the nodes; active ones of it are deployed again.
+    /// Profile of the nodes; active nodes with this profile are redeployed.
     #[arg(long, value_name = "NAME")]
     pub profile: String,
     /// Site of the nodes.
     #[arg(long, value_name = "NAME")]
     pub site: String,
-    /// Nodes in all, half of them for each image.
+    /// Total number of nodes, half for each image.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=200))]
     pub nodes: u32,
-    /// Deploy each node with both images, in an order that is drawn.
+    /// Deploy each node with both images, in random order.
     #[arg(long)]
     pub pairs: bool,
-    /// The measure that it is about: time_to_active or time_to_slice_ready.
+    /// Measure to compare: time_to_active or time_to_slice_ready.
     #[arg(long, value_name = "MEASURE", default_value = "time_to_active")]
     pub primary: PrimaryMeasure,
-    /// Seconds of a difference that does not matter.
+    /// Largest difference in seconds that does not matter.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     pub margin: f64,
-    /// Seed of the assignment [default: one is drawn and shown].
+    /// Random seed of the assignment [default: a random one, which is shown].
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// Why, and whether to ask.
+    /// Reason and confirmation options.
     #[command(flatten)]
     pub planned: PlannedArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -66,10 +67,10 @@ pub struct ExperimentStartArgs {
 /// `gpuaas experiment list`.
 #[derive(Debug, Clone, Args)]
 pub struct ExperimentListArgs {
-    /// Only of this site; a role for some sites wants one.
+    /// Only for this site; required if your role is limited to some sites.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -80,13 +81,13 @@ pub struct ExperimentStopArgs {
     /// Name of the experiment.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -101,16 +102,16 @@ pub struct ExperimentImportArgs {
     /// Name of the experiment.
     #[arg(long, value_name = "NAME")]
     pub name: String,
-    /// Site that it is of.
+    /// Site of the runs.
     #[arg(long, value_name = "NAME")]
     pub site: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

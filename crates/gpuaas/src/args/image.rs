@@ -14,49 +14,50 @@ use super::image_site::{
 };
 use super::shared::ActorArgs;
 
-/// Where layers of images are kept.
+/// Default cache of image layers.
 const IMAGE_CACHE: &str = "/var/cache/gpuaas/images";
 
 /// `gpuaas image`.
 #[derive(Debug, Subcommand)]
 pub enum ImageCommand {
-    /// Pack a root file system for MAAS; the same tree gives the same bytes everywhere.
+    /// Pack a root file system for MAAS; builds are reproducible.
     Pack(ImagePackArgs),
-    /// Say what MAAS, curtin or the first boot would fail on, of a finished archive.
+    /// Check an archive for problems in MAAS, in curtin or at first boot.
     Lint(ImageLintArgs),
-    /// Boot a finished archive: as a container, and as a machine with UEFI firmware, shim and grub.
+    /// Boot an archive as a container, and as a machine with UEFI firmware, shim and grub.
     BootTest(ImageBootTestArgs),
-    /// Build an archive from a recipe; what did not change is not made again.
+    /// Build an archive from a recipe; reuses unchanged layers.
     Build(Box<ImageBuildArgs>),
-    /// Build a recipe and give it to MAAS, do one of both, or show the plan (with --dry-run).
+    /// Build a recipe and upload the image to MAAS, do only one of the two, or show the plan (with
+    /// --dry-run).
     Pipeline(Box<ImagePipelineArgs>),
-    /// Say what a finished archive holds: packages, kernel, bundles, what it was built from; or,
-    /// with --site, what happened to an image there.
+    /// Show an archive's packages, kernel, bundles and build inputs; or, with --site, an image's
+    /// history there.
     Show(ImageShowArgs),
-    /// Say what differs between two archives: packages, kernel, arguments, files, size.
+    /// Compare two archives: packages, kernel, arguments, files, size.
     Diff(ImageDiffArgs),
-    /// Write an SPDX document and a signed statement of provenance beside an archive.
+    /// Write an SPDX document and a signed provenance statement next to an archive.
     Sign(ImageSignArgs),
-    /// Give a finished archive to a site's MAAS; the same command goes on after a cut or a crash.
+    /// Upload an archive to a site's MAAS; repeat the command to resume after an interruption.
     Upload(Box<ImageUploadArgs>),
-    /// List the images of sites: how far each has come, and who said so.
+    /// List the images of sites, with their state and who set it.
     List(ImageListArgs),
-    /// Let nodes of a site be deployed with an uploaded image, or with --canary some of them.
+    /// Approve an uploaded image for the nodes of a site, or for some of them with --canary.
     Approve(ImageApproveArgs),
-    /// Say that another image is to take the place of one, which may still be deployed.
+    /// Deprecate an image in favor of another one; it can still be deployed.
     Deprecate(ImageStateArgs),
-    /// Let no node of a site be deployed with an image any more, for good.
+    /// Permanently stop deploying nodes of a site with an image.
     Revoke(ImageStateArgs),
-    /// Have a profile name the image before again, or ubuntu/noble.
+    /// Switch a profile back to its previous image, or to ubuntu/noble.
     Rollback(ImageRollbackArgs),
-    /// Delete an image in MAAS that no node, run or profile names.
+    /// Delete an image in MAAS that no node, run or profile uses.
     Delete(ImageDeleteArgs),
 }
 
-/// Where a region is, and who gives it an image.
+/// Region and uploader options.
 #[derive(Debug, Clone, Args)]
 pub struct RegionArgs {
-    /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
+    /// File with CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
     #[arg(
         long = "api-key-file",
         value_name = "FILE",
@@ -65,19 +66,19 @@ pub struct RegionArgs {
         default_value = "maas.key"
     )]
     pub maas_key_file: PathBuf,
-    /// MAAS base URL [default: that of the site, from the control plane].
+    /// MAAS base URL [default: the site's URL, from the control plane].
     #[arg(long, value_name = "MAAS_URL")]
     pub maas_url: Option<String>,
-    /// Certificate authority of an https region, PEM [default: that of the site].
+    /// PEM file of the certificate authority of an https region [default: the site's].
     #[arg(long, value_name = "FILE")]
     pub maas_ca_file: Option<PathBuf>,
-    /// Delete what was begun of this file and is not complete, and begin anew.
+    /// Delete incomplete uploads of this file, and start over.
     #[arg(long)]
     pub start_over: bool,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// The control plane that knows the site.
+    /// Control plane that manages the site.
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }
@@ -85,16 +86,16 @@ pub struct RegionArgs {
 /// `gpuaas image build`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageBuildArgs {
-    /// Recipe: the name of one that comes with gpuaas, or a file.
+    /// Recipe: name of a built-in recipe, or a file.
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
-    /// Archive to write [default: the recipe's name in the folder of --upload-staging-dir].
+    /// Archive to write [default: named after the recipe, in the folder of --upload-staging-dir].
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
-    /// Folder of layers that are kept between builds.
+    /// Folder that caches layers between builds.
     #[arg(long, value_name = "DIR", default_value = IMAGE_CACHE)]
     pub cache: PathBuf,
-    /// What is made, instead of what the recipe says.
+    /// Overrides of the recipe.
     #[command(flatten)]
     pub overrides: OverrideArgs,
     /// Print one JSON object on stdout.
@@ -105,20 +106,20 @@ pub struct ImageBuildArgs {
 /// `gpuaas image show`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageShowArgs {
-    /// The archive, or with --site the image's name in MAAS.
+    /// Archive, or the image's name in MAAS with --site.
     #[arg(value_name = "FILE|IMAGE")]
     pub file: PathBuf,
     /// Site that has the image.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
-    /// Public key, as `bundle key` prints it, whose statements beside the archive count; may be given
-    /// more than once.
+    /// Public key, as printed by `bundle key`; statements next to the archive are accepted only if
+    /// signed by one of these keys. Repeat for more.
     #[arg(long, value_name = "KEY", conflicts_with = "site")]
     pub trust: Vec<String>,
     /// Print one JSON object on stdout.
     #[arg(long)]
     pub json: bool,
-    /// The control plane that knows the site.
+    /// Control plane that manages the site.
     #[command(flatten)]
     pub connection: ConnectionArgs,
 }
@@ -126,10 +127,10 @@ pub struct ImageShowArgs {
 /// `gpuaas image diff`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageDiffArgs {
-    /// The older archive.
+    /// Older archive.
     #[arg(value_name = "A")]
     pub first: PathBuf,
-    /// The newer archive.
+    /// Newer archive.
     #[arg(value_name = "B")]
     pub second: PathBuf,
     /// Print one JSON object on stdout.
@@ -140,10 +141,10 @@ pub struct ImageDiffArgs {
 /// `gpuaas image sign`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageSignArgs {
-    /// The archive; FILE.spdx.json and FILE.intoto.json are written beside it.
+    /// Archive; FILE.spdx.json and FILE.intoto.json are written next to it.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Private key (see `bundle key`).
+    /// Private key that signs the statement (see `bundle key`).
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// Print one JSON object on stdout.
@@ -154,16 +155,16 @@ pub struct ImageSignArgs {
 /// `gpuaas image upload`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageUploadArgs {
-    /// The archive. What was sent of it is kept beside it, as FILE.SITE.upload.json.
+    /// Archive; FILE.SITE.upload.json next to it keeps the upload progress.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Site whose MAAS gets it.
+    /// Site whose MAAS receives the image.
     #[arg(long, value_name = "NAME")]
     pub site: String,
-    /// Name in MAAS, to which the day and the digest are added [default: that of the file].
+    /// Name in MAAS; date and digest are appended [default: file name].
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Title that MAAS shows.
+    /// Title shown in MAAS.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
     /// MAAS' architecture.
@@ -172,21 +173,20 @@ pub struct ImageUploadArgs {
     /// MAAS' file type.
     #[arg(long, value_name = "TYPE", default_value = "tgz")]
     pub file_type: String,
-    /// Image of MAAS that it counts as.
+    /// Base image in MAAS.
     #[arg(long = "maas-base-image", value_name = "OS/SERIES", default_value = "ubuntu/noble")]
     pub base_image: String,
-    /// Host of an apt source that every deploy may ask, beside the distribution's own.
+    /// Host of an additional apt source that deploys may use, besides the distribution's own.
     #[arg(long = "allow-source", value_name = "HOST")]
     pub allowed_sources: Vec<String>,
-    /// Upload although the lint finds errors in it, for this reason. An approval needs a reason then,
-    /// too.
+    /// Reason to upload despite lint errors. Approving the image then needs a reason, too.
     #[arg(long, value_name = "TEXT")]
     pub lint_waiver: Option<String>,
-    /// Private key that signs a statement of the result, which is written beside the archive (see
-    /// `bundle key`).
+    /// Private key that signs a statement of the result (see `bundle key`); the statement is
+    /// written next to the archive.
     #[arg(long, value_name = "FILE")]
     pub sign_key: Option<PathBuf>,
-    /// Where the region is, and who uploads.
+    /// Region and uploader options.
     #[command(flatten)]
     pub region: RegionArgs,
     /// Print one JSON object on stdout.
@@ -197,7 +197,7 @@ pub struct ImageUploadArgs {
 /// `gpuaas image pipeline`.
 #[derive(Debug, Clone, Args)]
 pub struct ImagePipelineArgs {
-    /// Recipe: the name of one that comes with gpuaas, or a file.
+    /// Recipe: name of a built-in recipe, or a file.
     #[arg(long, value_name = "NAME|FILE", default_value = "h200-host-ubuntu2404")]
     pub recipe: String,
     /// Host to build on, over ssh [default: this one].
@@ -208,16 +208,16 @@ pub struct ImagePipelineArgs {
         hide_env_values = true
     )]
     pub build_host: Option<String>,
-    /// Program that reaches it, and takes arguments as ssh(1) does.
+    /// Program that connects to the host, with the arguments of ssh(1).
     #[arg(long, value_name = "PROGRAM", default_value = "ssh")]
     pub ssh_program: PathBuf,
-    /// Folder of layers that are kept between builds.
+    /// Folder that caches layers between builds.
     #[arg(long, value_name = "DIR", default_value = IMAGE_CACHE)]
     pub cache: PathBuf,
-    /// What is made and where it goes, instead of what the recipe says.
+    /// Overrides of the recipe and the target.
     #[command(flatten)]
     pub overrides: OverrideArgs,
-    /// Where the region is, and who uploads.
+    /// Region and uploader options.
     #[command(flatten)]
     pub region: RegionArgs,
     /// Print one JSON object on stdout.
@@ -228,20 +228,20 @@ pub struct ImagePipelineArgs {
 /// `gpuaas image pack`.
 #[derive(Debug, Clone, Args)]
 pub struct ImagePackArgs {
-    /// Root of the file system; nothing may be mounted in it, and nothing may change it.
+    /// Root of the file system; it must not contain mounts or change during packing.
     #[arg(value_name = "DIR")]
     pub tree: PathBuf,
-    /// File to write; it appears when it is complete, and replaces one that is there.
+    /// File to write; replaces an existing file once complete.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// Threads that compress [default: as many as this machine has cores]; the bytes are the same
-    /// for any number.
+    /// Compression threads [default: one per core]; does not change the output.
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// How hard to compress, 0 to 12; another level gives other bytes.
+    /// Compression level, 0 to 12; changes the output bytes.
     #[arg(long, value_name = "LEVEL", default_value_t = 6, value_parser = clap::value_parser!(i32).range(0..=12))]
     pub level: i32,
-    /// Give what was changed later this time, in seconds since 1970, so that two builds are equal.
+    /// Latest modification time in seconds since 1970; later times are set to it to make builds
+    /// reproducible.
     #[arg(long, value_name = "SECONDS")]
     pub newest_mtime: Option<i64>,
     /// Print one JSON object on stdout.
@@ -252,41 +252,41 @@ pub struct ImagePackArgs {
 /// `gpuaas image lint`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageLintArgs {
-    /// The archive, as MAAS would get it.
+    /// Archive to check, as uploaded to MAAS.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// MAAS' file type of it.
+    /// MAAS file type of the archive.
     #[arg(long, value_name = "TYPE", default_value = "tgz", value_parser = file_type)]
     pub file_type: ImageFileType,
-    /// MAAS' storage layout of the machines that get it.
+    /// MAAS storage layout of the target machines.
     #[arg(long, value_name = "LAYOUT", default_value = "flat")]
     pub storage_layout: String,
-    /// Debian's name of their architecture.
+    /// Debian architecture name of the target machines.
     #[arg(long, value_name = "ARCH", default_value = "amd64")]
     pub architecture: String,
-    /// Size of their smallest boot disk, such as 80G; not judged without it.
+    /// Size of the smallest boot disk, such as 80G [default: not checked].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub boot_disk: Option<u64>,
-    /// Room for images on the site's rack controllers, such as 20G; not judged without it.
+    /// Space for images on the site's rack controllers, such as 20G [default: not checked].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub rack_cache: Option<u64>,
-    /// Host of an apt source that every deploy may ask, beside the distribution's own.
+    /// Host of an additional apt source that deploys may use, besides the distribution's own.
     #[arg(long = "allow-source", value_name = "HOST")]
     pub allowed_sources: Vec<String>,
-    /// Kernel argument that a host has to boot with, beside those of the image's build record.
+    /// Kernel argument that a host must boot with, besides those in the image's build record.
     #[arg(long = "kernel-argument", value_name = "ARGUMENT")]
     pub kernel_arguments: Vec<String>,
-    /// Private key that signs a statement of the result, which is written beside the archive (see
-    /// `bundle key`).
+    /// Private key that signs a statement of the result (see `bundle key`); the statement is
+    /// written next to the archive.
     #[arg(long, value_name = "FILE")]
     pub sign_key: Option<PathBuf>,
-    /// Tell this site the verdict, so that the file may be approved there.
+    /// Report the verdict to this site, so that the file can be approved there.
     #[arg(long, value_name = "SITE")]
     pub record: Option<String>,
-    /// Who tells it.
+    /// Who reports the verdict.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where the control plane is.
+    /// Connection options.
     #[command(flatten)]
     pub connection: ConnectionArgs,
     /// Print one JSON object on stdout.
@@ -297,18 +297,18 @@ pub struct ImageLintArgs {
 /// `gpuaas image boot-test`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageBootTestArgs {
-    /// The archive, as MAAS would get it.
+    /// Archive to check, as uploaded to MAAS.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Folder for what is unpacked and for the machine's disk, which are deleted [default: the folder for
-    /// temporary files].
+    /// Folder for temporary files: unpacked content and the machine's disk [default: the system's
+    /// temporary folder].
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-    /// Kernel argument that the machine has to boot with, beside those of the image's build record.
+    /// Kernel argument that the machine must boot with, besides those in the image's build record.
     #[arg(long = "kernel-argument", value_name = "ARGUMENT")]
     pub kernel_arguments: Vec<String>,
-    /// Private key that signs a statement of the result, which is written beside the archive (see
-    /// `bundle key`).
+    /// Private key that signs a statement of the result (see `bundle key`); the statement is
+    /// written next to the archive.
     #[arg(long, value_name = "FILE")]
     pub sign_key: Option<PathBuf>,
     /// Print one JSON object on stdout.
@@ -318,12 +318,12 @@ pub struct ImageBootTestArgs {
 
 fn file_type(text: &str) -> Result<ImageFileType, String> {
     let names = || DISK_TYPES.map(|one| one.name).join(", ");
-    ImageFileType::find(text).ok_or_else(|| format!("write it as tgz, or one of {}", names()))
+    ImageFileType::find(text).ok_or_else(|| format!("expected tgz, or one of {}", names()))
 }
 
 fn size(text: &str) -> Result<u64, String> {
     gpuaas_image::size::parse(text)
-        .ok_or_else(|| "write it as 80G, 512M or a number of bytes".to_owned())
+        .ok_or_else(|| "expected a size such as 80G or 512M, or a number of bytes".to_owned())
 }
 
 /// `gpuaas bench pack`.
@@ -333,13 +333,13 @@ pub struct BenchPackArgs {
     /// Root of the tree to pack.
     #[arg(value_name = "DIR")]
     pub tree: PathBuf,
-    /// Threads that compress, here and in pigz [default: as many as this machine has cores].
+    /// Compression threads, here and in pigz [default: one per core].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// How often each packs; the fastest counts.
+    /// Rounds per packer; the fastest one counts.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// Folder for what is packed, which is deleted [default: the folder for temporary files].
+    /// Folder for temporary archives [default: the system's temporary folder].
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// Print one JSON object on stdout.

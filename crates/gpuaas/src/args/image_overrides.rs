@@ -6,16 +6,16 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use gpuaas_image::overrides::{OVERRIDES, OverrideKind, PREFIX};
 
-/// Overrides as they were set, by name behind the prefix.
+/// Overrides as set by the caller, by name without the prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OverrideArgs {
-    /// On the command line.
+    /// Set on the command line.
     pub flags: BTreeMap<&'static str, String>,
-    /// In the environment.
+    /// Set in the environment.
     pub environment: BTreeMap<&'static str, String>,
 }
 
-/// Names of the environment that begin as overrides do, misspelt ones among them.
+/// Environment variables with the prefix of overrides, including misspelled ones.
 #[must_use]
 pub fn override_names() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

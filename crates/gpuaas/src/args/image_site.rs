@@ -8,10 +8,10 @@ use super::shared::{ActorArgs, PlannedArgs};
 /// `gpuaas image list`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageListArgs {
-    /// Only of this site; a role for some sites wants one.
+    /// Only for this site; required if your role is limited to some sites.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -19,29 +19,29 @@ pub struct ImageListArgs {
 /// `gpuaas image approve`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageApproveArgs {
-    /// Name in MAAS; one that nobody recorded is looked for in the site's region.
+    /// Image name in MAAS; images without a record are looked up in the site's region.
     #[arg(value_name = "IMAGE")]
     pub image: String,
     /// The site.
     #[arg(long, value_name = "NAME")]
     pub site: String,
-    /// As a canary: for so many nodes alone.
+    /// Approve as a canary, for this many nodes only.
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub canary: Option<u32>,
-    /// Approve although the site has no verdict of the lint on its file, or one with errors, for this
-    /// reason; kept in the history.
+    /// Reason to approve although the lint verdict is missing or has errors; recorded in the
+    /// history.
     #[arg(long, value_name = "TEXT")]
     pub lint_waiver: Option<String>,
-    /// Days after which it may not be deployed any more [default: it has no end].
+    /// Days after which the approval expires [default: never].
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub expires_days: Option<u32>,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -49,19 +49,19 @@ pub struct ImageApproveArgs {
 /// `gpuaas image deprecate` and `image revoke`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageStateArgs {
-    /// Name in MAAS.
+    /// Image name in MAAS.
     #[arg(value_name = "IMAGE")]
     pub image: String,
     /// The site.
     #[arg(long, value_name = "NAME")]
     pub site: String,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -69,23 +69,23 @@ pub struct ImageStateArgs {
 /// `gpuaas image rollback`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageRollbackArgs {
-    /// Profile that is to name another image.
+    /// Profile to roll back.
     #[arg(long, value_name = "NAME")]
     pub profile: String,
-    /// Site whose approvals count.
+    /// Site whose approvals apply.
     #[arg(long, value_name = "NAME")]
     pub site: String,
-    /// Image to go back to [default: the one that the profile named before and that the site still
-    /// approves, else ubuntu/noble].
+    /// Image to go back to [default: the profile's previous image if the site still approves it, or
+    /// else ubuntu/noble].
     #[arg(long, value_name = "IMAGE")]
     pub to: Option<String>,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -93,16 +93,16 @@ pub struct ImageRollbackArgs {
 /// `gpuaas image delete`.
 #[derive(Debug, Clone, Args)]
 pub struct ImageDeleteArgs {
-    /// Name in MAAS.
+    /// Image name in MAAS.
     #[arg(value_name = "IMAGE")]
     pub image: String,
     /// The site.
     #[arg(long, value_name = "NAME")]
     pub site: String,
-    /// Why, and whether to ask.
+    /// Reason and confirmation options.
     #[command(flatten)]
     pub planned: PlannedArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

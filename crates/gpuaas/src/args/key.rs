@@ -9,12 +9,12 @@ use super::shared::ActorArgs;
 use crate::master_key::{KeySource, MasterKeySources};
 use crate::vault::VaultOptions;
 
-/// What names the master keys of a control plane.
+/// Options that locate the master keys of a control plane.
 #[derive(Debug, Clone, Default, Args)]
 pub struct MasterKeyArgs {
-    /// Where the master key is: `file:PATH`, `credential:NAME` for a credential of systemd, or
-    /// `vault-transit:MOUNT/KEY` for a file of the data folder that a Vault decrypts; repeat it for
-    /// each key that the database may be sealed with [default: file:DATA/master.key].
+    /// Source of the master key: `file:PATH`, `credential:NAME` for a systemd credential, or
+    /// `vault-transit:MOUNT/KEY` for a file in the data folder that Vault decrypts; repeat for each
+    /// key that may seal values in the database [default: file:DATA/master.key].
     #[arg(
         long = "master-key",
         value_name = "SOURCE",
@@ -23,29 +23,29 @@ pub struct MasterKeyArgs {
         value_delimiter = ','
     )]
     pub master_keys: Vec<KeySource>,
-    /// Folder of systemd's credentials.
+    /// Folder of systemd credentials.
     #[arg(long, hide = true, env = "CREDENTIALS_DIRECTORY", hide_env_values = true)]
     pub credentials_directory: Option<PathBuf>,
-    /// The Vault of master keys and of regions' API keys that are in one, such as
-    /// https://vault.example:8200; with a role.
+    /// Vault that holds master keys and API keys of regions, such as https://vault.example:8200;
+    /// requires a role.
     #[arg(long, value_name = "URL", env = "GPUAAS_VAULT_URL", hide_env_values = true)]
     pub vault_url: Option<String>,
-    /// Identifier of the role that signs in there (AppRole).
+    /// Role ID to log in to Vault (AppRole).
     #[arg(long, value_name = "ID", env = "GPUAAS_VAULT_ROLE_ID", hide_env_values = true)]
     pub vault_role_id: Option<String>,
-    /// File of the role's secret id.
+    /// File with the role's secret ID.
     #[arg(long, value_name = "FILE", env = "GPUAAS_VAULT_SECRET_ID_FILE", hide_env_values = true)]
     pub vault_secret_id_file: Option<PathBuf>,
-    /// What the Vault is trusted by, PEM [default: the authorities of this system].
+    /// PEM file of certificate authorities to trust for Vault [default: this system's authorities].
     #[arg(long, value_name = "FILE", env = "GPUAAS_VAULT_CA_FILE", hide_env_values = true)]
     pub vault_ca_file: Option<PathBuf>,
-    /// Namespace of the Vault, where it has such.
+    /// Vault namespace, if any.
     #[arg(long, value_name = "NAME", env = "GPUAAS_VAULT_NAMESPACE", hide_env_values = true)]
     pub vault_namespace: Option<String>,
 }
 
 impl MasterKeyArgs {
-    /// What names the keys.
+    /// Sources of the master keys.
     #[must_use]
     pub fn sources(&self) -> MasterKeySources {
         MasterKeySources {
@@ -69,23 +69,23 @@ impl MasterKeyArgs {
 /// `gpuaas key`.
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Show the master keys: where they are from, and how many values are sealed with each.
+    /// Show the master keys, their sources, and how many values each one seals.
     Show(KeyShowArgs),
-    /// Seal with another master key from now on, and wrap anew what is sealed; on the control plane's
+    /// Switch to another master key, and reseal all values with it; run on the control plane's
     /// host, without the API.
     Rotate(KeyRotateArgs),
 }
 
-/// Which control plane's database.
+/// Database of a control plane on this host.
 #[derive(Debug, Clone, Args)]
 pub struct OwnDatabaseArgs {
     /// Data folder of the control plane.
     #[arg(long, value_name = "DIR", default_value = "gpuaas-data")]
     pub data: PathBuf,
-    /// Its database, as `gpuaas serve` is started with [default: DATA/gpuaas.db].
+    /// Database of the control plane, as given to `gpuaas serve` [default: DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
-    /// Its master keys.
+    /// Master key options.
     #[command(flatten)]
     pub master_key: MasterKeyArgs,
 }
@@ -93,10 +93,10 @@ pub struct OwnDatabaseArgs {
 /// `gpuaas key show`.
 #[derive(Debug, Clone, Args)]
 pub struct KeyShowArgs {
-    /// Where the keys and the values are.
+    /// Database and master key options.
     #[command(flatten)]
     pub of: OwnDatabaseArgs,
-    /// How to print the answer on stdout.
+    /// Output format on stdout.
     #[arg(short = 'o', long = "output", value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
 }
@@ -104,20 +104,20 @@ pub struct KeyShowArgs {
 /// `gpuaas key rotate`.
 #[derive(Debug, Clone, Args)]
 pub struct KeyRotateArgs {
-    /// Where the keys and the values are.
+    /// Database and master key options.
     #[command(flatten)]
     pub of: OwnDatabaseArgs,
-    /// Where the next key is, in the form of `--master-key`; a file is made where it is missing
-    /// [default, for an embedded database: a new key that takes the place of DATA/master.key].
+    /// Source of the next key, in the form of `--master-key`; a missing file is created [default
+    /// for an embedded database: a new key that replaces DATA/master.key].
     #[arg(long, value_name = "SOURCE")]
     pub to: Option<KeySource>,
-    /// Go on though control planes that share the database do not have the next key: they end.
+    /// Continue even if other control planes of the database lack the next key; those will stop.
     #[arg(long)]
     pub force: bool,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who does so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
 }

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use clap::Args;
 use gpuaas_client::arguments::{ConfigArgs, ConnectionArgs};
 
-/// Whose sign-in it is.
+/// Context of the sign-in.
 #[derive(Debug, Clone, Args)]
 pub struct SignInContextArgs {
-    /// Context to sign in for [default: the one in use].
+    /// Context to sign in to or out of [default: the current one].
     #[arg(long, value_name = "NAME", env = "GPUAAS_CONTEXT", hide_env_values = true)]
     pub context: Option<String>,
-    /// Where the contexts are.
+    /// Location of the contexts.
     #[command(flatten)]
     pub config: ConfigArgs,
 }
 
 impl SignInContextArgs {
-    /// The control plane of the context.
+    /// Control plane of the context.
     #[must_use]
     pub fn connection(&self) -> ConnectionArgs {
         ConnectionArgs {
@@ -31,10 +31,11 @@ impl SignInContextArgs {
 /// `gpuaas login`.
 #[derive(Debug, Clone, Args)]
 pub struct LoginArgs {
-    /// File of what is trusted for the identity provider beside this system's authorities, PEM.
+    /// PEM file of certificate authorities to trust for the identity provider, besides this
+    /// system's.
     #[arg(long, value_name = "FILE")]
     pub issuer_ca_file: Option<PathBuf>,
-    /// Whose sign-in it is.
+    /// Context of the sign-in.
     #[command(flatten)]
     pub of: SignInContextArgs,
 }
@@ -42,7 +43,7 @@ pub struct LoginArgs {
 /// `gpuaas logout`.
 #[derive(Debug, Clone, Args)]
 pub struct LogoutArgs {
-    /// Whose sign-in it is.
+    /// Context of the sign-in.
     #[command(flatten)]
     pub of: SignInContextArgs,
 }

@@ -11,31 +11,32 @@ use super::shared::ActorArgs;
 /// `gpuaas migrate-store`.
 #[derive(Debug, Clone, Args)]
 pub struct MigrateStoreArgs {
-    /// Data folder of the control plane, which is stopped.
+    /// Data folder of the stopped control plane.
     #[arg(long, value_name = "DIR", default_value = "gpuaas-data")]
     pub from: PathBuf,
-    /// The PostgreSQL database, which is empty: postgres://USER:PASSWORD@HOST:PORT/DATABASE.
+    /// Empty PostgreSQL database to move to: postgres://USER:PASSWORD@HOST:PORT/DATABASE.
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub to: String,
-    /// Its master keys.
+    /// Master key options.
     #[command(flatten)]
     pub master_key: MasterKeyArgs,
-    /// Take a database on another host although the connection is not known to be with it.
+    /// Allow a PostgreSQL server on another host without `sslmode=verify-full`.
     #[arg(long)]
     pub insecure_database: bool,
-    /// Only print what would be moved; the control plane may run.
+    /// Show what would be moved and change nothing; the control plane can keep running.
     #[arg(long)]
     pub dry_run: bool,
-    /// The folder was moved before, and that database will never be used again: move it once more.
+    /// Move again, although this folder was moved before; confirms that the earlier target database
+    /// will never be used again.
     #[arg(long)]
     pub earlier_is_gone: bool,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT", default_value = "several control planes")]
     pub reason: String,
-    /// Who does so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// How to print the answer on stdout.
+    /// Output format on stdout.
     #[arg(short = 'o', long = "output", value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
 }

@@ -15,52 +15,52 @@ use gpuaas_client::arguments::ApiArgs;
 /// `gpuaas node`.
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
-    /// Bring machines to active.
+    /// Onboard machines until they are active.
     Onboard(Box<OnboardArgs>),
     /// List nodes.
     List(NodeListArgs),
-    /// Show one node with its history.
+    /// Show a node with its history.
     Show(WatchedShowArgs),
-    /// Show the history of a node, the oldest line first.
+    /// Show the history of a node, oldest entry first.
     Timeline(NodeTimelineArgs),
-    /// Correct what is known of a node's machine and its site; a parked run reads it when resumed.
+    /// Correct a node's machine data or site; a parked run uses the new values when resumed.
     Set(Box<NodeSetArgs>),
-    /// Take a node out of service: drain, release in MAAS, power off.
+    /// Take a node out of service: drain it, release it in MAAS, power it off.
     Decommission(OffboardArgs),
-    /// Release, deploy and enroll a node again, through the same gates.
+    /// Release, redeploy and re-enroll a node, with the same gates.
     Reimage(ReimageArgs),
-    /// Have the agent stop the tenant's processes and empty its folders; MAAS is not asked.
+    /// Stop the tenant's processes and empty its folders through the agent, without MAAS.
     SoftReset(OffboardArgs),
-    /// Have the agent empty the scratch storage; MAAS is not asked.
+    /// Empty the scratch storage through the agent, without MAAS.
     StorageCleanup(OffboardArgs),
-    /// Give a machine up without touching it in MAAS.
+    /// Stop managing a machine without changing it in MAAS.
     Detach(OffboardArgs),
-    /// Put away the record of a retired or detached node.
+    /// Remove the record of a retired or detached node.
     Remove(OffboardArgs),
-    /// Have the agent of a node do something: change a service, repair drift, update packages ...
+    /// Run a task on a node's agent: change a service, repair drift, update packages ...
     Task(Box<NodeTaskArgs>),
-    /// List what the agent of a node was told to do.
+    /// List tasks of a node's agent.
     Tasks(NodeTasksArgs),
-    /// Withdraw a node's certificates: its agent is refused from the next call on.
+    /// Revoke a node's certificates; its agent is rejected from its next call.
     RevokeCertificate(RevokeCertificateArgs),
-    /// Show the certificates that a node was given.
+    /// Show the certificates issued to a node.
     Certificates(ShowArgs),
-    /// Look at a node's telemetry from the control plane, and say where a fault of it is.
+    /// Check a node's telemetry from the control plane, and locate faults.
     Telemetry(ShowArgs),
-    /// Repair a host's telemetry edge in place, over ssh.
+    /// Repair a host's telemetry setup in place, over ssh.
     ConvergeTelemetry(ConvergeTelemetryArgs),
 }
 
 /// `gpuaas node revoke-certificate`.
 #[derive(Debug, Clone, Args)]
 pub struct RevokeCertificateArgs {
-    /// Hostname, node id, MAAS system id or MAC.
+    /// Hostname, node ID, MAAS system ID or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,
-    /// Why, and whether to ask.
+    /// Reason and confirmation options.
     #[command(flatten)]
     pub planned: PlannedArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -72,72 +72,72 @@ pub struct RevokeCertificateArgs {
         "system_id", "serial"]
 ))]
 pub struct NodeSetArgs {
-    /// Hostname, node id, MAAS system id or MAC.
+    /// Hostname, node ID, MAAS system ID or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,
-    /// MAC address of a boot interface, in the place of all that were given; repeat for more.
+    /// MAC address of a boot interface, which replaces all earlier ones; repeat for more.
     #[arg(long = "mac", value_name = "MAC")]
     pub macs: Vec<String>,
-    /// Address of the machine's BMC.
+    /// BMC address of the machine.
     #[arg(long, value_name = "ADDRESS")]
     pub bmc_address: Option<String>,
     /// BMC user.
     #[arg(long, value_name = "USER")]
     pub bmc_user: Option<String>,
-    /// File that holds the BMC password; `-` reads stdin.
+    /// File with the BMC password; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     pub bmc_pass_file: Option<PathBuf>,
-    /// Power driver of MAAS.
+    /// MAAS power driver.
     #[arg(long, value_name = "DRIVER")]
     pub power_type: Option<String>,
     /// Architecture, such as amd64/generic.
     #[arg(long, value_name = "ARCH")]
     pub architecture: Option<String>,
-    /// Site that the host is at, while no machine is bound to the node.
+    /// Site of the host; only possible while no machine is bound to the node.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
-    /// MAAS' identifier of the machine that the parked run is to take; "" compares none.
+    /// MAAS system ID that the parked run must find; "" skips this comparison.
     #[arg(long, value_name = "ID")]
     pub system_id: Option<String>,
-    /// Serial number that the chassis has to have, for the parked run; "" compares none.
+    /// Chassis serial number that the parked run must find; "" skips this comparison.
     #[arg(long, value_name = "SERIAL")]
     pub serial: Option<String>,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
 
-/// A command that takes something away from a node: it shows its plan first.
+/// Options of disruptive commands on a node, which show their plan first.
 #[derive(Debug, Clone, Args)]
 pub struct OffboardArgs {
-    /// Hostname, node id, MAAS system id or MAC.
+    /// Hostname, node ID, MAAS system ID or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,
-    /// Only show what would be done.
+    /// Show the plan and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask.
+    /// Skip the confirmation.
     #[arg(long)]
     pub yes: bool,
-    /// Why; kept in the history.
-    #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
+    /// Reason, recorded in the history.
+    #[arg(long, value_name = "TEXT", default_value = "requested on the command line")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Follow the work until it ends.
     #[arg(long, conflicts_with = "dry_run")]
     pub wait: bool,
-    /// Seconds to wait at most.
+    /// Maximum wait in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 7200, requires = "wait")]
     pub timeout: u64,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -145,11 +145,11 @@ pub struct OffboardArgs {
 /// `gpuaas node reimage`.
 #[derive(Debug, Clone, Args)]
 pub struct ReimageArgs {
-    /// Profile to deploy the node with, which is its own from then on; without it the node's own, at
-    /// its newest revision.
+    /// Profile to deploy, which becomes the node's profile [default: the node's profile, at its
+    /// latest revision].
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// What every change of a node has.
+    /// Options of every disruptive command on a node.
     #[command(flatten)]
     pub common: OffboardArgs,
 }
@@ -157,7 +157,7 @@ pub struct ReimageArgs {
 /// `gpuaas node onboard`.
 #[derive(Debug, Clone, Args)]
 pub struct OnboardArgs {
-    /// Short hostname; several share everything but BMC and MAC.
+    /// Short hostname; several hosts share all options except BMC and MAC.
     #[arg(required = true, value_name = "HOST")]
     pub hosts: Vec<String>,
     /// Site name.
@@ -166,20 +166,20 @@ pub struct OnboardArgs {
     /// Profile name.
     #[arg(long)]
     pub profile: String,
-    /// File that has the hosts' BMC and MAC addresses: a batch's manifest, or what `gpuaas maas-sim
-    /// --write-hosts` wrote.
+    /// File with BMC and MAC addresses of the hosts: a batch manifest, or a file written by `gpuaas
+    /// maas-sim --write-hosts`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bmc_address", "macs"])]
     pub machines: Option<PathBuf>,
-    /// Address of the machine's BMC.
+    /// BMC address of the machine.
     #[arg(long, value_name = "ADDRESS")]
     pub bmc_address: Option<String>,
     /// BMC user.
     #[arg(long, value_name = "USER", requires = "bmc_address")]
     pub bmc_user: Option<String>,
-    /// File that holds the BMC password; `-` reads stdin.
+    /// File with the BMC password; `-` reads stdin.
     #[arg(long, value_name = "FILE", requires = "bmc_address")]
     pub bmc_pass_file: Option<PathBuf>,
-    /// Power driver of MAAS [default: ipmi with a BMC address, else manual].
+    /// MAAS power driver [default: ipmi with a BMC address, or else manual].
     #[arg(long, value_name = "DRIVER")]
     pub power_type: Option<String>,
     /// MAC address of a boot interface; repeat for more.
@@ -188,34 +188,34 @@ pub struct OnboardArgs {
     /// Architecture [default: amd64/generic].
     #[arg(long, value_name = "ARCH")]
     pub architecture: Option<String>,
-    /// MAAS' identifier of the machine.
+    /// MAAS system ID of the machine.
     #[arg(long, value_name = "ID")]
     pub system_id: Option<String>,
-    /// Serial number of the machine's chassis.
+    /// Chassis serial number of the machine.
     #[arg(long, value_name = "SERIAL")]
     pub serial: Option<String>,
-    /// Take a machine that is deployed or that another user of MAAS owns, with everything on it.
+    /// Take over a machine that is deployed or owned by another MAAS user, and erase its data.
     #[arg(long, requires = "reason")]
     pub take_over: bool,
-    /// Why a machine in use is taken; kept in the history.
+    /// Reason for taking over a machine in use, recorded in the history.
     #[arg(long, value_name = "TEXT", requires = "take_over")]
     pub reason: Option<String>,
-    /// Only show what would be done.
+    /// Show the plan and change nothing.
     #[arg(long, conflicts_with = "wait")]
     pub dry_run: bool,
-    /// Do not ask before a machine in use is taken.
+    /// Take over a machine in use without confirmation.
     #[arg(long, requires = "take_over")]
     pub yes: bool,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Follow the work until it ends; then print where every second went.
+    /// Follow the work until it ends, then show how long each step took.
     #[arg(long)]
     pub wait: bool,
-    /// Seconds to wait at most.
+    /// Maximum wait in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 7200, requires = "wait")]
     pub timeout: u64,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -229,19 +229,19 @@ pub struct NodeListArgs {
     /// Only nodes in this state.
     #[arg(long, value_name = "STATE", value_parser = node_state)]
     pub state: Option<NodeState>,
-    /// Deleted nodes, too.
+    /// Include deleted nodes.
     #[arg(long, conflicts_with_all = ["state", "stuck"])]
     pub all: bool,
-    /// Only nodes whose run stopped or takes longer than expected, and why.
+    /// Only nodes whose run is stopped or slower than expected, with the reason.
     #[arg(long, conflicts_with = "state")]
     pub stuck: bool,
-    /// Only what this lets pass, such as `state=active site=lab hostname~gpu-`: docs/reference/filters.md.
+    /// Filter expression, such as `state=active site=lab hostname~gpu-`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Nodes))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, until interrupted.
+    /// Refresh on every event, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -249,6 +249,6 @@ pub struct NodeListArgs {
 fn node_state(text: &str) -> Result<NodeState, String> {
     text.parse().map_err(|_| {
         let all: Vec<&str> = NodeState::ALL.iter().map(|state| state.as_str()).collect();
-        format!("use one of {}", all.join(", "))
+        format!("expected one of {}", all.join(", "))
     })
 }

@@ -11,42 +11,41 @@ use gpuaas_types::issuer::IssuerUrl;
 
 use crate::input_file::read_file;
 
-/// What `gpuaas serve` is told of an identity provider.
+/// Identity provider options of `gpuaas serve`.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Sign-in at an identity provider (OpenID Connect)")]
 pub struct OidcArgs {
-    /// The provider, as its tokens name it (`iss`): https, or http on loopback [default: nobody signs in
-    /// elsewhere].
+    /// Issuer URL of the provider, as in its tokens (`iss`): https, or http on loopback [default:
+    /// sign-in is off].
     #[arg(long, value_name = "URL", requires_all = ["oidc_audience", "oidc_role"])]
     pub oidc_issuer: Option<IssuerUrl>,
-    /// Whom the provider's tokens have to be for (`aud`). Repeat it for several.
+    /// Audience that tokens must contain (`aud`). Repeat for more.
     #[arg(long, value_name = "NAME", value_parser = token_word, requires = "oidc_issuer")]
     pub oidc_audience: Vec<String>,
-    /// What a value of the claim gives: viewer, operator, approver or admin; after @ the sites, such as
-    /// `gpu-ops=operator@lab,prod`. Repeat it for several.
+    /// Role for a value of the claim: viewer, operator, approver or admin, optionally with sites
+    /// after @, such as `gpu-ops=operator@lab,prod`. Repeat for more.
     #[arg(long, value_name = "VALUE=ROLE[@SITE,...]", requires = "oidc_issuer")]
     pub oidc_role: Vec<RoleRule>,
-    /// The claim whose values give roles; with dots for one within others, such as
-    /// `realm_access.roles`.
+    /// Claim whose values map to roles; use dots for a nested claim, such as `realm_access.roles`.
     #[arg(long, value_name = "CLAIM", default_value = "groups")]
     pub oidc_roles_claim: String,
-    /// The claim that the audit shows beside the subject.
+    /// Claim that the audit log shows next to the subject.
     #[arg(long, value_name = "CLAIM", default_value = "preferred_username")]
     pub oidc_name_claim: String,
-    /// The client that `gpuaas login` is at the provider: a public one that may use the device flow
-    /// [default: `gpuaas login` is not offered].
+    /// Client ID of `gpuaas login` at the provider: a public client with the device flow enabled
+    /// [default: `gpuaas login` is off].
     #[arg(long, value_name = "ID", value_parser = token_word, requires = "oidc_issuer")]
     pub oidc_client_id: Option<String>,
-    /// What `gpuaas login` asks the provider for.
+    /// Scopes that `gpuaas login` requests.
     #[arg(long, value_name = "SCOPES", value_parser = token_words, default_value = "openid offline_access")]
     pub oidc_scopes: String,
-    /// What is trusted for the provider beside this system's authorities, PEM.
+    /// PEM file of certificate authorities to trust for the provider, besides this system's.
     #[arg(long, value_name = "FILE", requires = "oidc_issuer")]
     pub oidc_ca_file: Option<PathBuf>,
 }
 
 impl OidcArgs {
-    /// Sign-in as the arguments say; none: nobody signs in elsewhere.
+    /// Sign-in configuration from the arguments; `None` turns sign-in off.
     ///
     /// # Errors
     /// `file_unreadable`; `ca_file_unusable`.
@@ -65,18 +64,18 @@ impl OidcArgs {
         let sign_in = SignIn::new(settings, anchors.as_deref().map(str::as_bytes));
         sign_in.map(Some).map_err(|why| {
             Failure::usage(CommandCode::CaFileUnusable, why)
-                .hint("name a file of certificates, PEM, with --oidc-ca-file")
+                .hint("pass a PEM file of certificates with --oidc-ca-file")
         })
     }
 }
 
-/// Text that stands between quotes in a header.
+/// Text that fits into a quoted header value.
 fn token_words(text: &str) -> Result<String, String> {
     let fits = |b: u8| b == b' ' || b.is_ascii_graphic() && b != b'"' && b != b'\\';
     if !text.trim().is_empty() && text.bytes().all(fits) {
         Ok(text.trim().to_owned())
     } else {
-        Err("expected letters, digits and signs without quotes".to_owned())
+        Err("expected printable ASCII characters without quotes or backslashes".to_owned())
     }
 }
 

@@ -12,21 +12,21 @@ use gpuaas_types::filter::{FilterList, ListFilter};
 /// `gpuaas profile`.
 #[derive(Debug, Subcommand)]
 pub enum ProfileCommand {
-    /// Add a profile; fields that are not set have their defaults.
+    /// Add a profile; unset fields get their defaults.
     Add(ProfileAddArgs),
     /// List profiles.
     List(ProfileListArgs),
-    /// Show one profile at its latest revision.
+    /// Show the latest revision of a profile.
     Show(ShowArgs),
-    /// List the profiles to begin with, one per class of hardware.
+    /// List presets for new profiles, one per hardware class.
     Presets(ListArgs),
-    /// List the fields of profiles, with their defaults and what they mean.
+    /// List profile fields with defaults and meanings.
     Fields(FieldsArgs),
-    /// Change fields: makes a new revision, which runs begun later use.
+    /// Change fields; creates a revision that later runs use.
     Set(ProfileSetArgs),
-    /// Remove a profile that no node in service has; runs keep the revision that they pinned.
+    /// Remove a profile that no node in service uses; runs keep their pinned revision.
     Remove(PlannedChangeArgs),
-    /// Values of bundles' secret inputs, for the nodes with a profile.
+    /// Manage secret bundle inputs for the nodes of a profile.
     #[command(subcommand)]
     Secret(SecretCommand),
 }
@@ -34,15 +34,15 @@ pub enum ProfileCommand {
 /// `gpuaas profile fields`.
 #[derive(Debug, Clone, Args)]
 pub struct FieldsArgs {
-    /// How to print them on stdout.
+    /// Output format on stdout.
     #[arg(short = 'o', long = "output", value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
 }
 
-/// One field of a profile and its value, written `FIELD=VALUE`.
+/// A profile field and its value, `FIELD=VALUE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// Field name, as the API writes it.
+    /// Field name, as in the API.
     pub field: String,
     /// Value as text.
     pub value: String,
@@ -52,9 +52,9 @@ impl FromStr for Assignment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (field, value) = text.split_once('=').ok_or("write FIELD=VALUE")?;
+        let (field, value) = text.split_once('=').ok_or("expected FIELD=VALUE")?;
         if field.is_empty() {
-            return Err("write FIELD=VALUE".to_owned());
+            return Err("expected FIELD=VALUE".to_owned());
         }
         Ok(Self { field: field.to_owned(), value: value.to_owned() })
     }
@@ -65,16 +65,16 @@ impl FromStr for Assignment {
 pub struct ProfileAddArgs {
     /// Unique name, `[a-z0-9-]`.
     pub name: String,
-    /// Field that differs from the default; repeat for more.
+    /// Field to set, instead of its default; repeat for more.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
     pub set: Vec<Assignment>,
     /// Value for an input of the site bundle; repeat for more.
     #[arg(long = "input", value_name = "INPUT=VALUE")]
     pub inputs: Vec<Assignment>,
-    /// Begin with a preset; `gpuaas profile presets` lists them.
+    /// Preset to start from; `gpuaas profile presets` lists them.
     #[arg(long)]
     pub preset: Option<String>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -84,13 +84,13 @@ pub struct ProfileAddArgs {
 pub struct ProfileSetArgs {
     /// Name of the profile.
     pub name: String,
-    /// What to change.
+    /// Fields to change.
     #[arg(value_name = "FIELD=VALUE", required_unless_present = "inputs")]
     pub set: Vec<Assignment>,
     /// Value for an input of the site bundle, empty for its default; repeat for more.
     #[arg(long = "input", value_name = "INPUT=VALUE")]
     pub inputs: Vec<Assignment>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -98,11 +98,11 @@ pub struct ProfileSetArgs {
 /// `gpuaas roce`.
 #[derive(Debug, Subcommand)]
 pub enum RoceCommand {
-    /// Give one fabric interface of one host its address.
+    /// Assign an address to a fabric interface of a host.
     Add(RoceAddArgs),
-    /// Change the address of one fabric interface of one host, or move it to another interface.
+    /// Change the address of a host's fabric interface, or move it to another interface.
     Set(RoceSetArgs),
-    /// Take the address of one fabric interface of one host away.
+    /// Remove the address of a host's fabric interface.
     Remove(RoceRemoveArgs),
     /// List addresses.
     List(RoceListArgs),
@@ -117,16 +117,16 @@ pub struct RoceAddArgs {
     /// Short hostname.
     #[arg(long)]
     pub host: String,
-    /// Interface name, or its MAC address.
+    /// Interface name or MAC address.
     #[arg(long, value_name = "NAME")]
     pub interface: String,
     /// Subnet in MAAS.
     #[arg(long, value_name = "CIDR")]
     pub subnet: String,
-    /// Static address inside it.
+    /// Static address in the subnet.
     #[arg(long, value_name = "ADDRESS")]
     pub ip: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -143,19 +143,19 @@ pub struct RoceSetArgs {
     /// Short hostname.
     #[arg(long)]
     pub host: String,
-    /// Interface that has the address now: its name, or its MAC address.
+    /// Name or MAC address of the interface that has the address now.
     #[arg(long, value_name = "NAME")]
     pub interface: String,
-    /// Interface that is to have it.
+    /// Interface to move the address to.
     #[arg(long, value_name = "NAME")]
     pub to_interface: Option<String>,
     /// Subnet in MAAS.
     #[arg(long, value_name = "CIDR")]
     pub subnet: Option<String>,
-    /// Static address inside it.
+    /// Static address in the subnet.
     #[arg(long, value_name = "ADDRESS")]
     pub ip: Option<String>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -169,10 +169,10 @@ pub struct RoceRemoveArgs {
     /// Short hostname.
     #[arg(long)]
     pub host: String,
-    /// Interface name, or its MAC address.
+    /// Interface name or MAC address.
     #[arg(long, value_name = "NAME")]
     pub interface: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -180,13 +180,13 @@ pub struct RoceRemoveArgs {
 /// `gpuaas profile list`.
 #[derive(Debug, Clone, Args)]
 pub struct ProfileListArgs {
-    /// Only what this lets pass, such as `image~h200 fabric=roce`: docs/reference/filters.md.
+    /// Filter expression, such as `image~h200 fabric=roce`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Profiles))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    /// Refresh on every event and every ten seconds, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -194,13 +194,13 @@ pub struct ProfileListArgs {
 /// `gpuaas roce list`.
 #[derive(Debug, Clone, Args)]
 pub struct RoceListArgs {
-    /// Only what this lets pass, such as `site=lab subnet=10.8.0.0/16`: docs/reference/filters.md.
+    /// Filter expression, such as `site=lab subnet=10.8.0.0/16`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Roce))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    /// Refresh on every event and every ten seconds, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

@@ -87,7 +87,7 @@ fn page() -> String {
     page
 }
 
-/// Hidden commands are no part of the page, as they are none of the help.
+/// Hidden commands are not on the page, just as they are not in the help.
 fn section(page: &mut String, command: &Command, shared: &BTreeSet<&str>) {
     if command.get_name() == "help" || command.is_hide_set() {
         return;

@@ -10,34 +10,34 @@ use gpuaas_client::arguments::ApiArgs;
 /// `gpuaas run`.
 #[derive(Debug, Subcommand)]
 pub enum RunCommand {
-    /// Show a run: where every second went, what was tried, what was checked.
+    /// Show a run: time per step, attempts and checks.
     Show(WatchedShowArgs),
-    /// List runs, the newest first.
+    /// List runs, newest first.
     List(RunListArgs),
-    /// Wait until a run is over or parked.
+    /// Wait until a run has ended or is parked.
     Wait(RunWaitArgs),
-    /// Let a parked run go on, once its cause is gone.
+    /// Resume a parked run after you fixed the cause.
     Resume(ContinueArgs),
-    /// Let a parked run try again: what was tried in its step does not count any more.
+    /// Retry a parked run, and reset the attempts of its step.
     Retry(ContinueArgs),
-    /// End a run. A machine that it is deploying is released first.
+    /// Cancel a run. A machine in deployment is released first.
     Cancel(CancelArgs),
-    /// Answer for a check that does not pass; the run goes on, and your word expires.
+    /// Override a failing check so that the run continues; the override expires.
     SkipCheck(SkipCheckArgs),
-    /// Let a parked run have its machine although it is in use; what is on it is lost.
+    /// Allow a parked run to take over a machine in use; the machine's data is lost.
     TakeOver(TakeOverArgs),
 }
 
 /// `gpuaas run take-over`.
 #[derive(Debug, Clone, Args)]
 pub struct TakeOverArgs {
-    /// Only show what would be taken.
+    /// Show the machine that would be taken over and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask.
+    /// Skip the confirmation.
     #[arg(long)]
     pub yes: bool,
-    /// The run, who and why.
+    /// Run, actor and reason.
     #[command(flatten)]
     pub said: ResumeArgs,
 }
@@ -48,28 +48,28 @@ pub struct RunListArgs {
     /// Only runs of this site.
     #[arg(long)]
     pub site: Option<String>,
-    /// Only runs of this node: hostname, node id, MAAS system id or MAC.
+    /// Only runs of this node: hostname, node ID, MAAS system ID or MAC.
     #[arg(long, value_name = "HOST")]
     pub node: Option<String>,
     /// Only runs with this status.
     #[arg(long, value_name = "STATUS", value_parser = run_status)]
     pub status: Option<RunStatus>,
-    /// Only runs that are not over.
+    /// Only open runs.
     #[arg(long)]
     pub open: bool,
-    /// Only what this lets pass, such as `status=parked created>2026-11-01`: docs/reference/filters.md.
+    /// Filter expression, such as `status=parked created>2026-11-01`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Runs))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, until interrupted.
+    /// Refresh on every event, until interrupted.
     #[arg(long)]
     pub watch: bool,
     /// Only runs after this one in the list.
     #[arg(long, value_name = "RUN")]
     pub after: Option<String>,
-    /// How many at most.
+    /// Maximum number of items.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u32,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -77,20 +77,20 @@ pub struct RunListArgs {
 fn run_status(text: &str) -> Result<RunStatus, String> {
     text.parse().map_err(|_| {
         let all: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
-        format!("use one of {}", all.join(", "))
+        format!("expected one of {}", all.join(", "))
     })
 }
 
 /// `gpuaas run wait`.
 #[derive(Debug, Clone, Args)]
 pub struct RunWaitArgs {
-    /// Run id, or the hostname of its node.
+    /// Run ID, or hostname of its node.
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// Seconds to wait at most.
+    /// Maximum wait in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 7200)]
     pub timeout: u64,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -98,10 +98,10 @@ pub struct RunWaitArgs {
 /// `gpuaas run cancel`.
 #[derive(Debug, Clone, Args)]
 pub struct CancelArgs {
-    /// Leave the machine in MAAS as it is, whatever it is doing, and do not ask MAAS.
+    /// Leave the machine unchanged in MAAS, and do not contact MAAS.
     #[arg(long)]
     pub leave_machine: bool,
-    /// The run, who and why.
+    /// Run, actor and reason.
     #[command(flatten)]
     pub said: ResumeArgs,
 }
@@ -109,13 +109,13 @@ pub struct CancelArgs {
 /// `gpuaas run skip-check`.
 #[derive(Debug, Clone, Args)]
 pub struct SkipCheckArgs {
-    /// Name of the check, as gpuaas run show prints it.
+    /// Name of the check, as shown by `gpuaas run show RUN`.
     #[arg(long, value_name = "NAME")]
     pub check: String,
-    /// Seconds for which your word holds, at most a week.
+    /// Seconds until the override expires, at most one week.
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 86_400)]
     pub seconds: u32,
-    /// The run, who and why.
+    /// Run, actor and reason.
     #[command(flatten)]
     pub said: ResumeArgs,
 }
@@ -123,27 +123,28 @@ pub struct SkipCheckArgs {
 /// `gpuaas run resume` and `gpuaas run retry`.
 #[derive(Debug, Clone, Args)]
 pub struct ContinueArgs {
-    /// Pin the run to the latest revision of its profile: for a cause that lies in the profile.
+    /// Pin the run to the latest revision of its profile; use this if the profile caused the
+    /// problem.
     #[arg(long)]
     pub latest_profile: bool,
-    /// The run, who and why.
+    /// Run, actor and reason.
     #[command(flatten)]
     pub said: ResumeArgs,
 }
 
-/// A run, and who wants what of it and why.
+/// A run, with actor and reason.
 #[derive(Debug, Clone, Args)]
 pub struct ResumeArgs {
-    /// Run id, or the hostname of its node.
+    /// Run ID, or hostname of its node.
     #[arg(value_name = "RUN")]
     pub id: String,
-    /// Why; kept in the history.
+    /// Reason, recorded in the history.
     #[arg(long)]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

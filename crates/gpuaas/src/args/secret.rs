@@ -7,33 +7,33 @@ use clap::{Args, Subcommand};
 use super::shared::{ActorArgs, ShowArgs};
 use gpuaas_client::arguments::ApiArgs;
 
-/// What is done with secret inputs of bundles.
+/// Actions on secret inputs of bundles.
 #[derive(Debug, Subcommand)]
 pub enum SecretCommand {
-    /// Seal a value for a secret input of a bundle; deployments from now on get it.
+    /// Store a sealed value for a secret bundle input; later deployments use it.
     Set(SecretSetArgs),
-    /// List which secret inputs have a value, by whom and since when; never the values.
+    /// List secret inputs with a value, who set them and when, without the values.
     List(ShowArgs),
-    /// Forget a value; hosts that were deployed with it keep it.
+    /// Delete a value; hosts deployed with it keep it.
     Delete(SecretDeleteArgs),
 }
 
 /// `gpuaas site secret set`.
 #[derive(Debug, Clone, Args)]
 pub struct SecretSetArgs {
-    /// The site or the profile.
+    /// Name of the site or profile.
     pub name: String,
-    /// The bundle, by its name alone.
+    /// Bundle name without version.
     pub bundle: String,
-    /// The input.
+    /// Name of the input.
     pub input: String,
-    /// File that holds the value; `-` reads stdin. A line end behind it is left out.
+    /// File with the value; `-` reads stdin. A trailing line break is removed.
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -41,16 +41,16 @@ pub struct SecretSetArgs {
 /// `gpuaas site secret delete`.
 #[derive(Debug, Clone, Args)]
 pub struct SecretDeleteArgs {
-    /// The site or the profile.
+    /// Name of the site or profile.
     pub name: String,
-    /// The bundle, by its name alone.
+    /// Bundle name without version.
     pub bundle: String,
-    /// The input.
+    /// Name of the input.
     pub input: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

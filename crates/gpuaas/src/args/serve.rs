@@ -24,124 +24,126 @@ use crate::traces::{Resource, TracePipe, pipe};
 /// `gpuaas serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
-    /// File of these options, YAML or JSON, by their names without dashes; the command line and the
-    /// environment win.
+    /// YAML or JSON file of these options, named without leading dashes; the command line and the
+    /// environment take precedence.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address to listen on for operators.
+    /// Listen address for operators.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
-    /// Speak TLS to operators on loopback, too; elsewhere that is the rule.
+    /// Use TLS for operators even on loopback; other addresses always use TLS.
     #[arg(long, conflicts_with_all = ["plain_http", "stand_ins"])]
     pub tls: bool,
-    /// Speak plain HTTP to operators although others than this host reach the listener, such as
-    /// behind a proxy that ends TLS.
+    /// Use plain HTTP for operators although other hosts can reach the listener, such as behind a
+    /// proxy that terminates TLS.
     #[arg(long)]
     pub plain_http: bool,
-    /// Certificate of the operators' listener, PEM, the leaf first, read again when it changes
-    /// [default: from the authority; DATA/ca.pem has what clients have to trust].
+    /// PEM certificate chain of the operators' listener, leaf first; reloaded when it changes
+    /// [default: issued by the authority; clients must trust DATA/ca.pem].
     #[arg(long, value_name = "FILE", requires = "key_file", conflicts_with_all = ["plain_http", "stand_ins"])]
     pub certificate_file: Option<PathBuf>,
-    /// Its key, PEM.
+    /// PEM key of that certificate.
     #[arg(long, value_name = "FILE", requires = "certificate_file")]
     pub key_file: Option<PathBuf>,
-    /// Names and addresses that operators reach it under, for a certificate of the authority
-    /// [default: the address that it listens on, and this host's name].
+    /// Names and addresses at which operators reach the listener, for a certificate issued by the
+    /// authority [default: the listen address and this host's name].
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub tls_names: Vec<String>,
-    /// Address to listen on for nodes, over TLS.
+    /// Listen address for nodes, over TLS.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443")]
     pub node_listen: SocketAddr,
-    /// Take regions at http:// addresses on other hosts: whoever is on the way can change what MAAS is
-    /// told.
+    /// Allow regions at http:// addresses on other hosts; anyone on the network path can then
+    /// change requests to MAAS.
     #[arg(long)]
     pub insecure_regions: bool,
-    /// Take regions and webhooks at addresses of this host: whoever may set them reaches the services that
-    /// listen on loopback alone.
+    /// Allow regions and webhooks at addresses of this host; anyone who can set them then reaches
+    /// services that listen only on loopback.
     #[arg(long)]
     pub loopback_targets: bool,
-    /// Use a PostgreSQL on another host without `sslmode=verify-full`: whoever is on the way can read
-    /// and change what is kept.
+    /// Allow a PostgreSQL server on another host without `sslmode=verify-full`; anyone on the
+    /// network path can then read and change the data.
     #[arg(long)]
     pub insecure_database: bool,
-    /// Folder of the embedded store, the artifacts, the master key and the admin token.
+    /// Data folder: embedded database, artifacts, master key and admin token.
     #[arg(long, value_name = "DIR", default_value = "gpuaas-data")]
     pub data: PathBuf,
-    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or `sqlite:PATH` [default: DATA/gpuaas.db].
+    /// Database, as `postgres://USER:PASSWORD@HOST:PORT/DATABASE` or `sqlite:PATH` [default:
+    /// DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
-    /// Where the master key is.
+    /// Master key options.
     #[command(flatten)]
     pub master_key: MasterKeyArgs,
-    /// `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://` for TLS: every event is published there, on
-    /// the stream GPUAAS_EVENTS of JetStream, which is made where it is missing.
+    /// NATS server that receives all events, as `nats://[USER:PASSWORD@]HOST[:PORT]`, or `tls://`
+    /// for TLS; the JetStream stream GPUAAS_EVENTS is created if missing.
     #[arg(long, value_name = "URL", env = "GPUAAS_NATS", hide_env_values = true)]
     pub nats: Option<String>,
-    /// Credentials for it, as nsc(1) writes them.
+    /// NATS credentials file, as written by nsc(1).
     #[arg(long, value_name = "FILE", requires = "nats")]
     pub nats_credentials: Option<PathBuf>,
-    /// Collector that traces are sent to, the base address of OTLP over HTTP, such as
-    /// http://127.0.0.1:4318 [default: none are sent].
+    /// Collector for traces: OTLP/HTTP base URL, such as http://127.0.0.1:4318 [default: no traces
+    /// are sent].
     #[arg(long, value_name = "URL")]
     pub otlp_endpoint: Option<String>,
-    /// URL under which nodes reach this control plane [default: https://NODE_LISTEN].
+    /// URL at which nodes reach this control plane [default: https://NODE_LISTEN].
     #[arg(long, value_name = "URL")]
     pub advertise: Option<String>,
-    /// Certificate of the node listener, PEM, the leaf first [default: from the authority].
+    /// PEM certificate chain of the node listener, leaf first [default: issued by the authority].
     #[arg(long, value_name = "FILE", requires = "node_key_file")]
     pub node_certificate_file: Option<PathBuf>,
-    /// Its key, PEM.
+    /// PEM key of that certificate.
     #[arg(long, value_name = "FILE", requires = "node_certificate_file")]
     pub node_key_file: Option<PathBuf>,
-    /// What nodes shall trust for it, PEM [default: the authorities of their system].
+    /// PEM file of certificate authorities that nodes trust for the node listener [default: the
+    /// authorities of their system].
     #[arg(long, value_name = "FILE", requires = "node_certificate_file")]
     pub node_anchor_file: Option<PathBuf>,
-    /// Program that signs certificates in the built-in authority's place; it gets a JSON object
+    /// Program that signs certificates instead of the built-in authority; it receives a JSON object
     /// and prints a chain.
     #[arg(long, value_name = "PROGRAM", requires = "authority_anchor_file")]
     pub authority_command: Option<PathBuf>,
-    /// What everything leads up to that it signs, PEM.
+    /// PEM file of the root certificates of that program.
     #[arg(long, value_name = "FILE", requires = "authority_command")]
     pub authority_anchor_file: Option<PathBuf>,
-    /// How long a node's certificate lives, in days; its agent renews it after two thirds.
+    /// Lifetime of node certificates in days; agents renew them after two thirds of it.
     #[arg(long, value_name = "DAYS", default_value = "30", value_parser = positive)]
     pub node_certificate_days: f64,
-    /// Take bearer credentials in plain text, for stand-ins of simulated fleets.
+    /// Accept bearer tokens over plain HTTP, for stand-ins of simulated fleets.
     #[arg(long, hide = true, conflicts_with_all = ["node_listen", "authority_command", "node_certificate_file"])]
     pub stand_ins: bool,
-    /// The node agent's executable [default: gpuaas-node-agent beside this executable].
+    /// Executable of the node agent [default: gpuaas-node-agent next to this executable].
     #[arg(long, value_name = "PATH")]
     pub agent_binary: Option<PathBuf>,
-    /// Limits of the listeners that differ from those of docs/reference/limits.md, such as
+    /// Listener limits that override the defaults in docs/reference/limits.md, such as
     /// operators.idle-seconds=30,nodes.connections=20000.
     #[arg(long, value_name = "LISTENER.LIMIT=N", value_delimiter = ',')]
     pub limits: Vec<LimitSetting>,
-    /// Make another admin token, in the place of one that was lost; the one before counts no more.
+    /// Create a new admin token to replace a lost one; the former token is revoked.
     #[arg(long)]
     pub new_admin_token: bool,
-    /// Export and delete what is older than this: timelines, the audit log, tokens, tasks and
-    /// reports, never of open runs [default: keep everything].
+    /// Export and delete timelines, audit entries, tokens, tasks and reports older than this,
+    /// except those of open runs [default: keep everything].
     #[arg(long, value_name = "DAYS", value_parser = positive, requires = "retention_export")]
     pub retention_days: Option<f64>,
-    /// Folder of the exports, JSON lines in a file per table and day.
+    /// Folder for exports; one JSON Lines file per table and day.
     #[arg(long, value_name = "DIR", requires = "retention_days")]
     pub retention_export: Option<PathBuf>,
-    /// Sign-in of people.
+    /// Sign-in options.
     #[command(flatten)]
     pub oidc: OidcArgs,
-    /// Socket of the service manager, which is told when requests are answered (sd_notify(3)).
+    /// Socket of the service manager, for readiness and watchdog messages (sd_notify(3)).
     #[arg(long, hide = true, env = "NOTIFY_SOCKET", hide_env_values = true)]
     pub notify_socket: Option<OsString>,
-    /// Microseconds in which the service manager wants to hear of the process (sd_watchdog_enabled(3)).
+    /// Watchdog interval of the service manager in microseconds (sd_watchdog_enabled(3)).
     #[arg(long, hide = true, env = "WATCHDOG_USEC", hide_env_values = true)]
     pub watchdog_usec: Option<u64>,
-    /// Process that these are meant for.
+    /// Process that the watchdog interval is for.
     #[arg(long, hide = true, env = "WATCHDOG_PID", hide_env_values = true)]
     pub watchdog_pid: Option<u32>,
-    /// Names of the listening sockets that the service manager passes on (sd_listen_fds(3)).
+    /// Names of the listening sockets passed by the service manager (sd_listen_fds(3)).
     #[arg(long, hide = true, env = "LISTEN_FDNAMES", hide_env_values = true)]
     pub listen_fdnames: Option<String>,
-    /// Let a loop panic once a file is there, to see how the process ends.
+    /// Panic in a loop once this file exists, to test how the process ends.
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "LOOP=FILE", hide = true)]
     pub panic_in_loop: Option<crate::serve::PlantedPanic>,
@@ -151,14 +153,14 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// What is exported and deleted when it is old.
+    /// Retention of old rows: age and export folder.
     #[must_use]
     pub fn retention(&self) -> Option<Retention> {
         let (days, export) = self.retention_days.zip(self.retention_export.clone())?;
         Some(Retention { days, export })
     }
 
-    /// Where events are published.
+    /// Target of published events.
     ///
     /// # Errors
     /// `nats_url_invalid`.
@@ -167,14 +169,14 @@ impl ServeArgs {
         let options = NatsOptions::new(url, self.nats_credentials.clone());
         options.map(Some).map_err(|error| {
             Failure::usage(CommandCode::NatsUrlInvalid, error.to_string())
-                .hint("write it as nats://nats.example:4222, or tls://nats.example:4222 for TLS")
+                .hint("use nats://nats.example:4222, or tls://nats.example:4222 for TLS")
         })
     }
 
-    /// Where traces go; none: nowhere.
+    /// Target of traces; `None` turns them off.
     ///
     /// # Errors
-    /// `command_line_invalid` where the collector's address is no URL; `http_unavailable`.
+    /// `command_line_invalid` if the collector's address is not a URL; `http_unavailable`.
     pub(crate) fn traces(&self) -> Result<Option<TracePipe>, Failure> {
         let Some(endpoint) = &self.otlp_endpoint else { return Ok(None) };
         let version = env!("GPUAAS_VERSION").to_owned();
@@ -182,7 +184,7 @@ impl ServeArgs {
         pipe(endpoint, resource).map(Some)
     }
 
-    /// How operators reach the control plane.
+    /// Configuration of the operators' listener.
     #[must_use]
     pub fn operator_listener(&self) -> OperatorListenerOptions {
         let security = match (self.tls, self.plain_http) {
@@ -195,7 +197,7 @@ impl ServeArgs {
         OperatorListenerOptions { security, files, names: self.tls_names.clone() }
     }
 
-    /// How nodes reach the control plane.
+    /// Configuration of the node listener.
     #[must_use]
     pub fn node_listener(&self) -> NodeListenerOptions {
         if self.stand_ins {

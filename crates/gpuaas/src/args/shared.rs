@@ -5,10 +5,10 @@ use gpuaas_client::arguments::ApiArgs;
 use gpuaas_types::coded_error::CodedError as _;
 use gpuaas_types::filter::{FilterList, ListFilter, parse_filter};
 
-/// Who asks for a change.
+/// Who makes a change.
 #[derive(Debug, Clone, Args)]
 pub struct ActorArgs {
-    /// Who says so; kept in the history.
+    /// Name of the person who makes the change, recorded in the history.
     #[arg(
         long,
         value_name = "NAME",
@@ -19,37 +19,37 @@ pub struct ActorArgs {
     pub actor: String,
 }
 
-/// What a command wants to know that shows its plan before it changes anything.
+/// Options of commands that show their plan before they change anything.
 #[derive(Debug, Clone, Args)]
 pub struct PlannedArgs {
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Only show what would follow.
+    /// Show the plan and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Do not ask.
+    /// Skip the confirmation.
     #[arg(long)]
     pub yes: bool,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
 }
 
-/// A change of a site or a profile that shows its plan first.
+/// Options of changes to a site or profile that show their plan first.
 #[derive(Debug, Clone, Args)]
 pub struct PlannedChangeArgs {
-    /// Name of the site or the profile.
+    /// Name of the site or profile.
     pub name: String,
-    /// Why, and whether to ask.
+    /// Reason and confirmation options.
     #[command(flatten)]
     pub planned: PlannedArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
 
-/// Reads a filter of this list: what a `--filter` takes.
+/// Parser for `--filter` expressions of this list.
 pub(super) fn filter_of(
     list: FilterList,
 ) -> impl Fn(&str) -> Result<ListFilter, String> + Clone + Send + Sync + 'static {
@@ -59,31 +59,31 @@ pub(super) fn filter_of(
     }
 }
 
-/// A command that shows one thing, and may follow it.
+/// Options of commands that show one item and can watch it.
 #[derive(Debug, Clone, Args)]
 pub struct WatchedShowArgs {
-    /// Which one, and how to print.
+    /// Name, connection and output options.
     #[command(flatten)]
     pub show: ShowArgs,
-    /// Look again whenever something happens, until interrupted.
+    /// Refresh on every event, until interrupted.
     #[arg(long)]
     pub watch: bool,
 }
 
-/// A command that lists everything.
+/// Options of commands that list everything.
 #[derive(Debug, Clone, Args)]
 pub struct ListArgs {
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
 
-/// A command that shows one thing.
+/// Options of commands that show one item.
 #[derive(Debug, Clone, Args)]
 pub struct ShowArgs {
-    /// Name or id.
+    /// Name or ID.
     pub name: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

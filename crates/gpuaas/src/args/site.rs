@@ -17,19 +17,19 @@ use gpuaas_client::arguments::ApiArgs;
 /// `gpuaas site`.
 #[derive(Debug, Subcommand)]
 pub enum SiteCommand {
-    /// Add a MAAS region; it is asked for its version before anything is stored.
+    /// Add a MAAS region; checks the region's version before storing anything.
     Add(Box<SiteAddArgs>),
     /// List regions.
     List(SiteListArgs),
     /// Show one region.
     Show(ShowArgs),
-    /// Change a region; what MAAS has a say in is asked of MAAS before anything is stored.
+    /// Change a region; checks the new values with MAAS before storing anything.
     Set(Box<SiteSetArgs>),
-    /// Remove a region without nodes in service; MAAS is not asked.
+    /// Remove a region without nodes in service; does not contact MAAS.
     Remove(PlannedChangeArgs),
-    /// Let this control plane change the machines of a region that another one has.
+    /// Take over a region, so that this control plane manages its machines instead of another one.
     TakeControl(PlannedChangeArgs),
-    /// Values of bundles' secret inputs, for the nodes of a region. What a profile sets wins.
+    /// Manage secret bundle inputs for the nodes of a region. Values of a profile take precedence.
     #[command(subcommand)]
     Secret(SecretCommand),
 }
@@ -42,57 +42,59 @@ pub struct SiteAddArgs {
     /// MAAS base URL, such as http://maas.example:5240/MAAS.
     #[arg(long, value_name = "MAAS_URL")]
     pub url: String,
-    /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
+    /// File with CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
     #[arg(long, value_name = "FILE", required_unless_present = "api_key_ref")]
     pub api_key_file: Option<PathBuf>,
-    /// Where the API key is kept, vault:MOUNT/PATH#FIELD of KV version 2, in the place of the key: the
-    /// control plane reads it there, with the role of `gpuaas serve --vault-url`.
+    /// Location of the API key in Vault (KV version 2), vault:MOUNT/PATH#FIELD, instead of the key
+    /// itself; the control plane reads it with the role of `gpuaas serve --vault-url`.
     #[arg(long, value_name = "REFERENCE", conflicts_with = "api_key_file")]
     pub api_key_ref: Option<KeyReference>,
-    /// Resource pool whose machines are the site's [default: every machine of the region]. With one
-    /// each, two sites may be of one region.
+    /// Resource pool of the site's machines [default: all machines of the region]. With different
+    /// pools, two sites can share a region.
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
-    /// VLAN tag that boot interfaces must be on.
+    /// VLAN tag required for boot interfaces.
     #[arg(long, value_name = "N")]
     pub pxe_vlan: Option<i64>,
-    /// Image that may be deployed here, NAME or NAME@sha256:HEX; repeat for more [default: any that
-    /// MAAS has].
+    /// Image approved for this site, as NAME or NAME@sha256:HEX; repeat for more [default: any
+    /// image in MAAS].
     #[arg(long = "approve-image", value_name = "IMAGE")]
     pub approve_images: Vec<String>,
-    /// What to do about a kind of drift: report, quarantine or adopt; repeat for more.
+    /// Action for a kind of drift: report, quarantine or adopt; repeat for more.
     #[arg(long, value_name = "KIND=ACTION", value_parser = drift_rule)]
     pub drift: Vec<(DriftKind, DriftAction)>,
     /// Value for an input of a site bundle, such as h200-ib.fabric_subnet=10.9.0.0/16; repeat for
-    /// more. What a profile sets wins.
+    /// more. Values of a profile take precedence.
     #[arg(long = "bundle-input", value_name = "BUNDLE.INPUT=VALUE")]
     pub bundle_inputs: Vec<Assignment>,
     /// Value for an input of a site bundle on one host, such as
-    /// j22u11:h200-ib.ipoib_addresses=192.168.7.1/16; repeat for more. It wins over all others.
+    /// j22u11:h200-ib.ipoib_addresses=192.168.7.1/16; repeat for more. Takes precedence over all
+    /// other values.
     #[arg(long = "host-input", value_name = "HOST:BUNDLE.INPUT=VALUE")]
     pub host_inputs: Vec<Assignment>,
-    /// Nodes of the site that deploy at once; 0: no limit.
+    /// Maximum number of nodes of the site that deploy at once; 0: no limit.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub batch_max_parallel: u32,
-    /// What the links carry over which images travel, in Mbit/s; 0: unknown. With the profile's
-    /// image_size_megabytes it limits how many nodes deploy at once.
+    /// Bandwidth of the links that carry images, in Mbit/s; 0: unknown. Together with the profile's
+    /// image_size_megabytes, it limits how many nodes deploy at once.
     #[arg(long, value_name = "MBIT", default_value_t = 0)]
     pub image_bandwidth: u32,
-    /// Seconds between two looks at MAAS' event feed while no run of the site moves; 0: five.
+    /// Seconds between polls of the MAAS event feed while the site has no active run; 0: five
+    /// seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub idle_poll_seconds: u32,
-    /// Certificate authority of an https region, PEM.
+    /// PEM file of the certificate authority of an https region.
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// Certificates that nodes of the site shall trust, PEM.
+    /// PEM file of certificates that nodes of the site trust.
     #[arg(long, value_name = "FILE")]
     pub node_ca_file: Option<PathBuf>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
 
-/// `gpuaas site set`: what is left out stays as it is.
+/// `gpuaas site set`. Omitted fields stay unchanged.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args([
     "url", "api_key_file", "api_key_ref", "pool", "pxe_vlan", "approve_images", "drift", "bundle_inputs",
@@ -105,54 +107,56 @@ pub struct SiteSetArgs {
     /// MAAS base URL.
     #[arg(long, value_name = "MAAS_URL")]
     pub url: Option<String>,
-    /// File that holds CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
+    /// File with CONSUMER:TOKEN:SECRET of a MAAS administrator; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
-    /// Where the API key is kept, vault:MOUNT/PATH#FIELD of KV version 2; the sealed key is deleted.
+    /// Location of the API key in Vault (KV version 2), vault:MOUNT/PATH#FIELD; the sealed key is
+    /// deleted.
     #[arg(long, value_name = "REFERENCE", conflicts_with = "api_key_file")]
     pub api_key_ref: Option<KeyReference>,
-    /// Resource pool whose machines are the site's.
+    /// Resource pool of the site's machines.
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
-    /// VLAN tag that boot interfaces must be on.
+    /// VLAN tag required for boot interfaces.
     #[arg(long, value_name = "N")]
     pub pxe_vlan: Option<i64>,
-    /// Image that may be deployed here, in the place of all that were named; repeat for more.
+    /// Image approved for this site, which replaces all earlier ones; repeat for more.
     #[arg(long = "approve-image", value_name = "IMAGE")]
     pub approve_images: Vec<String>,
-    /// What to do about a kind of drift; other kinds stay as they are; repeat for more.
+    /// Action for a kind of drift; other kinds stay unchanged; repeat for more.
     #[arg(long, value_name = "KIND=ACTION", value_parser = drift_rule)]
     pub drift: Vec<(DriftKind, DriftAction)>,
-    /// Value for an input of a site bundle, empty to take it away; repeat for more.
+    /// Value for an input of a site bundle, empty to remove it; repeat for more.
     #[arg(long = "bundle-input", value_name = "BUNDLE.INPUT=VALUE")]
     pub bundle_inputs: Vec<Assignment>,
-    /// Value for an input of a site bundle on one host, empty to take it away; repeat for more.
+    /// Value for an input of a site bundle on one host, empty to remove it; repeat for more.
     #[arg(long = "host-input", value_name = "HOST:BUNDLE.INPUT=VALUE")]
     pub host_inputs: Vec<Assignment>,
-    /// Nodes of the site that deploy at once; 0: no limit.
+    /// Maximum number of nodes of the site that deploy at once; 0: no limit.
     #[arg(long, value_name = "N")]
     pub batch_max_parallel: Option<u32>,
-    /// What the links carry over which images travel, in Mbit/s; 0: unknown.
+    /// Bandwidth of the links that carry images, in Mbit/s; 0: unknown.
     #[arg(long, value_name = "MBIT")]
     pub image_bandwidth: Option<u32>,
-    /// Seconds between two looks at MAAS' event feed while no run of the site moves; 0: five.
+    /// Seconds between polls of the MAAS event feed while the site has no active run; 0: five
+    /// seconds.
     #[arg(long, value_name = "SECONDS")]
     pub idle_poll_seconds: Option<u32>,
-    /// What waits for another person: erasing-above=N (nodes that one person may have erased within an
-    /// hour), bundle-approvals, agent-updates, image-approvals, with commas between them, in the place of what was set;
-    /// off: nothing.
+    /// Actions that need a second person, comma-separated: erasing-above=N (nodes that one person
+    /// may erase within an hour), bundle-approvals, agent-updates, image-approvals; replaces the
+    /// current setting. off: none.
     #[arg(long, value_name = "WHAT")]
     pub second_person: Option<SecondPersonArgument>,
-    /// Certificate authority of an https region, PEM.
+    /// PEM file of the certificate authority of an https region.
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// Certificates that nodes of the site shall trust, PEM.
+    /// PEM file of certificates that nodes of the site trust.
     #[arg(long, value_name = "FILE")]
     pub node_ca_file: Option<PathBuf>,
-    /// Field to put back to its default, such as pxe_vlan or ca_pem; repeat for more.
+    /// Field to reset to its default, such as pxe_vlan or ca_pem; repeat for more.
     #[arg(long, value_name = "FIELD")]
     pub clear: Vec<String>,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -160,7 +164,7 @@ pub struct SiteSetArgs {
 /// `gpuaas drift`.
 #[derive(Debug, Subcommand)]
 pub enum DriftCommand {
-    /// List how machines in MAAS differ from what their nodes remember.
+    /// List differences between machines in MAAS and the records of their nodes.
     List(DriftListArgs),
 }
 
@@ -170,18 +174,18 @@ pub struct DriftListArgs {
     /// Only nodes of this site.
     #[arg(long)]
     pub site: Option<String>,
-    /// Only what this lets pass, such as `kind=renamed since<2026-11-01`: docs/reference/filters.md.
+    /// Filter expression, such as `kind=renamed since<2026-11-01`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Drift))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    /// Refresh on every event and every ten seconds, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
 
-/// What of a site waits for another person, as the command line writes it.
+/// Actions of a site that need a second person, as written on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecondPersonArgument(pub SecondPersonPolicy);
 
@@ -193,7 +197,9 @@ impl FromStr for SecondPersonArgument {
         for word in text.split(',').map(str::trim).filter(|word| *word != "off") {
             match word.split_once('=') {
                 Some(("erasing-above", count)) => {
-                    let count = count.parse().map_err(|_| "write erasing-above=10".to_owned())?;
+                    let count = count.parse().map_err(|_| {
+                        "expected erasing-above=N, such as erasing-above=10".to_owned()
+                    })?;
                     policy.erasing_above = Some(count);
                 }
                 None if word == "bundle-approvals" => policy.bundle_approvals = true,
@@ -202,7 +208,7 @@ impl FromStr for SecondPersonArgument {
                 _ => {
                     let known =
                         "erasing-above=N, bundle-approvals, agent-updates, image-approvals, off";
-                    return Err(format!("use some of {known}"));
+                    return Err(format!("expected a list of {known}"));
                 }
             }
         }
@@ -211,12 +217,13 @@ impl FromStr for SecondPersonArgument {
 }
 
 fn drift_rule(text: &str) -> Result<(DriftKind, DriftAction), String> {
-    let (kind, action) = text.split_once('=').ok_or("write KIND=ACTION")?;
+    let (kind, action) = text.split_once('=').ok_or("expected KIND=ACTION")?;
     let kind = kind.parse().map_err(|_| {
         let all: Vec<&str> = DriftKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        format!("use one of {}", all.join(", "))
+        format!("expected one of {}", all.join(", "))
     })?;
-    let action = action.parse().map_err(|_| "use one of report, quarantine, adopt".to_owned())?;
+    let action =
+        action.parse().map_err(|_| "expected one of report, quarantine, adopt".to_owned())?;
     Ok((kind, action))
 }
 
@@ -245,13 +252,13 @@ mod tests {
 /// `gpuaas site list`.
 #[derive(Debug, Clone, Args)]
 pub struct SiteListArgs {
-    /// Only what this lets pass, such as `health!=ok name~eu-`: docs/reference/filters.md.
+    /// Filter expression, such as `health!=ok name~eu-`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Sites))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    /// Refresh on every event and every ten seconds, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

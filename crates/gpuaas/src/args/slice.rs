@@ -12,48 +12,48 @@ use gpuaas_types::filter::{FilterList, ListFilter};
 /// `gpuaas slice`.
 #[derive(Debug, Subcommand)]
 pub enum SliceCommand {
-    /// Have the agent of a node read what slices can be made of; it changes nothing.
+    /// Discover the devices of a node for slices, through its agent; changes nothing.
     Discover(SliceDiscoverArgs),
-    /// Show the candidate slots of a node, and what keeps each from being used.
+    /// Show the candidate slots of a node and their blockers.
     Map(SliceMapArgs),
-    /// Let slots of the map with this digest be leased.
+    /// Approve slots of a slot map for leasing.
     Approve(SliceApproveArgs),
-    /// List slots, and how many wait for an approval and how many are free.
+    /// List slots, with counts of slots to review and free slots.
     List(SliceListArgs),
-    /// Reserve slots of one node for an owner, a set of GPUs that the fabric can join; or a whole node.
+    /// Reserve slots of one node whose GPUs the fabric can connect, or a whole node, for an owner.
     Claim(SliceClaimArgs),
-    /// Show a claim with its devices; without one, the claims that are not over.
+    /// Show a claim with its devices, or list open claims.
     Show(SliceShowArgs),
-    /// Start the guest of a reserved claim.
+    /// Launch the guest of a reserved claim.
     Launch(SliceLaunchArgs),
-    /// End a claim; what was launched is taken back, and free again once it is proven clean.
+    /// Release a claim; launched slots become free again once they are proven clean.
     Release(SliceReleaseArgs),
-    /// Answer for a slot whose release is unproven, or that failed: it is free again at your word.
+    /// Confirm that a slot is clean after an unproven or failed release, and free it.
     Recover(SliceRecoverArgs),
 }
 
 /// `gpuaas slice discover`.
 #[derive(Debug, Clone, Args)]
 pub struct SliceDiscoverArgs {
-    /// Hostname, node id, MAAS system id or MAC.
+    /// Hostname, node ID, MAAS system ID or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,
-    /// Why; kept in the history.
-    #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
+    /// Reason, recorded in the history.
+    #[arg(long, value_name = "TEXT", default_value = "requested on the command line")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Seconds within which the agent has to begin.
+    /// Seconds within which the agent must start.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     pub within: u32,
-    /// Wait for the result; exit code 5 where the host was not read.
+    /// Wait for the result; exit with code 5 if discovery failed.
     #[arg(long)]
     pub wait: bool,
-    /// Seconds to wait at most.
+    /// Maximum wait in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, requires = "wait")]
     pub timeout: u64,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -61,13 +61,13 @@ pub struct SliceDiscoverArgs {
 /// `gpuaas slice map`.
 #[derive(Debug, Clone, Args)]
 pub struct SliceMapArgs {
-    /// Hostname, node id, MAAS system id or MAC.
+    /// Hostname, node ID, MAAS system ID or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,
-    /// Show what is otherwise than in the map of the discovery before.
+    /// Show differences from the map of the previous discovery.
     #[arg(long)]
     pub diff: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -75,22 +75,22 @@ pub struct SliceMapArgs {
 /// `gpuaas slice approve`.
 #[derive(Debug, Clone, Args)]
 pub struct SliceApproveArgs {
-    /// Hostname, node id, MAAS system id or MAC.
+    /// Hostname, node ID, MAAS system ID or MAC.
     #[arg(value_name = "HOST")]
     pub node: String,
-    /// Digest of the map that was looked at, as `gpuaas slice map` shows it.
+    /// Digest of the map that you reviewed, as shown by `gpuaas slice map HOST`.
     #[arg(long)]
     pub digest: String,
-    /// Number of a slot; repeat for more. None: each that has no blocker.
+    /// Slot number; repeat for more [default: all slots without a blocker].
     #[arg(long = "slot", value_name = "NUMBER")]
     pub slots: Vec<u32>,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -98,16 +98,16 @@ pub struct SliceApproveArgs {
 /// `gpuaas slice list`.
 #[derive(Debug, Clone, Args)]
 pub struct SliceListArgs {
-    /// Only of this site.
+    /// Only for this site.
     #[arg(long)]
     pub site: Option<String>,
-    /// Only what this lets pass, such as `state=free,candidate`: docs/reference/filters.md.
+    /// Filter expression, such as `state=free,candidate`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Slots))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, until interrupted.
+    /// Refresh on every event, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -115,34 +115,34 @@ pub struct SliceListArgs {
 /// `gpuaas slice claim`.
 #[derive(Debug, Clone, Args)]
 pub struct SliceClaimArgs {
-    /// GPUs, all of one node: 1, 2, 4 or 8 where the fabric has such partitions.
+    /// Number of GPUs on one node: 1, 2, 4 or 8, if the fabric has such partitions.
     #[arg(long, value_name = "N", required_unless_present = "whole_node")]
     pub gpus: Option<u32>,
-    /// A bare-metal host as a whole, which the owner has at once, until the claim is released.
+    /// Lease a whole bare-metal host, immediately and until the claim is released.
     #[arg(long, conflicts_with_all = ["gpus", "numa", "reserved_seconds"])]
     pub whole_node: bool,
-    /// Only at this site.
+    /// Only nodes of this site.
     #[arg(long)]
     pub site: Option<String>,
-    /// Whether the GPUs have to be of as few NUMA nodes as their number allows.
+    /// Whether the GPUs must span as few NUMA nodes as possible: required or preferred.
     #[arg(long, default_value = "required", value_parser = numa)]
     pub numa: NumaPreference,
-    /// Who has the slots from then on.
+    /// Owner of the slots.
     #[arg(long, value_name = "NAME")]
     pub owner: String,
-    /// Seconds after which the claim expires, unless it was launched.
+    /// Seconds until the claim expires unless it is launched.
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 900)]
     pub reserved_seconds: u32,
-    /// Why; kept in the audit.
-    #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
+    /// Reason, recorded in the audit log.
+    #[arg(long, value_name = "TEXT", default_value = "requested on the command line")]
     pub reason: String,
-    /// Claims with the same key are one: a repeated command answers the first one's claim.
+    /// Idempotency key: a repeated command with this key returns the first claim.
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -150,21 +150,21 @@ pub struct SliceClaimArgs {
 /// `gpuaas slice show`.
 #[derive(Debug, Clone, Args)]
 pub struct SliceShowArgs {
-    /// Identifier of a claim, or the begin of one.
+    /// Claim ID or unique prefix.
     pub claim: Option<String>,
-    /// Only of this site.
+    /// Only for this site.
     #[arg(long, conflicts_with = "claim")]
     pub site: Option<String>,
-    /// Show claims that ended, too.
+    /// Include claims that have ended.
     #[arg(long, conflicts_with = "claim")]
     pub ended: bool,
-    /// Only what this lets pass, such as `owner=team-a state=reserved`: docs/reference/filters.md.
+    /// Filter expression, such as `owner=team-a state=reserved`: docs/reference/filters.md.
     #[arg(long, conflicts_with = "claim", value_name = "FILTER", value_parser = filter_of(FilterList::Claims))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, until interrupted.
+    /// Refresh on every event, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -172,18 +172,18 @@ pub struct SliceShowArgs {
 /// `gpuaas slice release`.
 #[derive(Debug, Clone, Args)]
 pub struct SliceReleaseArgs {
-    /// Identifier of the claim, or the begin of it.
+    /// Claim ID or unique prefix.
     pub claim: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Only while this is the claim's fencing token.
+    /// Proceed only if this is the claim's current fencing token.
     #[arg(long, value_name = "NUMBER")]
     pub fence: Option<u64>,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -191,28 +191,28 @@ pub struct SliceReleaseArgs {
 /// `gpuaas slice launch`.
 #[derive(Debug, Clone, Args)]
 pub struct SliceLaunchArgs {
-    /// Identifier of the claim, or the begin of it.
+    /// Claim ID or unique prefix.
     pub claim: String,
-    /// Name of the guest's image, a file in /var/lib/gpuaas/guest-images of the host.
+    /// Guest image, the name of a file in /var/lib/gpuaas/guest-images on the host.
     #[arg(long, value_name = "NAME")]
     pub image: String,
-    /// File with user-data for the guest's cloud-init; stored sealed until the launch ends.
+    /// File with cloud-init user-data for the guest; stored sealed until the launch ends.
     #[arg(long, value_name = "FILE")]
     pub user_data: Option<PathBuf>,
-    /// Longest time until the guest's first call, which cloud-init makes once all of the user-data has run; a
-    /// silent guest is waited for once more that long [default: 800].
+    /// Seconds until the guest's first call, which cloud-init makes after all user-data has run; a
+    /// silent guest gets this time once more [default: 800].
     #[arg(long = "guest-timeout", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(60..=86_400))]
     pub guest_timeout_seconds: Option<u32>,
-    /// Why; kept in the audit.
-    #[arg(long, value_name = "TEXT", default_value = "asked on the command line")]
+    /// Reason, recorded in the audit log.
+    #[arg(long, value_name = "TEXT", default_value = "requested on the command line")]
     pub reason: String,
-    /// Only while this is the claim's fencing token.
+    /// Proceed only if this is the claim's current fencing token.
     #[arg(long, value_name = "NUMBER")]
     pub fence: Option<u64>,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -220,24 +220,24 @@ pub struct SliceLaunchArgs {
 /// `gpuaas slice recover`.
 #[derive(Debug, Clone, Args)]
 pub struct SliceRecoverArgs {
-    /// The slot as NODE/NUMBER.
+    /// Slot, as NODE/NUMBER.
     #[arg(value_name = "SLOT", value_parser = slot)]
     pub slot: SlotArgument,
-    /// Why it may be used again; kept in the audit.
+    /// Reason why the slot can be used again, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who says so.
+    /// Who makes the change.
     #[command(flatten)]
     pub who: ActorArgs,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
 
-/// A slot of a node.
+/// A slot of a node, NODE/NUMBER.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotArgument {
-    /// Hostname, node id, MAAS system id or MAC.
+    /// Hostname, node ID, MAAS system ID or MAC.
     pub node: String,
     /// Number of the slot.
     pub index: u32,
@@ -250,10 +250,10 @@ fn slot(text: &str) -> Result<SlotArgument, String> {
         (Some((node, _)), Some(index)) if !node.is_empty() => {
             Ok(SlotArgument { node: node.to_owned(), index })
         }
-        _ => Err("a slot is NODE/NUMBER, such as j22u11/3".to_owned()),
+        _ => Err("expected NODE/NUMBER, such as j22u11/3".to_owned()),
     }
 }
 
 fn numa(text: &str) -> Result<NumaPreference, String> {
-    text.parse().map_err(|_| "it is required or preferred".to_owned())
+    text.parse().map_err(|_| "expected required or preferred".to_owned())
 }

@@ -5,20 +5,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A string literal of a source.
+/// A string literal in a source file.
 #[derive(Debug)]
 pub(super) struct SourceText {
     /// File and line, such as `crates/gpuaas-api/src/nodes.rs:12`.
     pub(super) place: String,
-    /// What the literal says.
+    /// Text of the literal.
     pub(super) text: String,
 }
 
-/// Every string literal of the crates' own sources.
-pub(super) fn source_texts() -> Vec<SourceText> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+/// All string literals in the crates' own sources; `root` is the workspace.
+pub(super) fn source_texts(root: &Path) -> Vec<SourceText> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(&crates).unwrap() {
+    let folders = ["crates", "lab"].map(|folder| fs::read_dir(root.join(folder)).unwrap());
+    for entry in folders.into_iter().flatten() {
         let folder = entry.unwrap().path();
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         if name != "gpuaas-testkit" {
@@ -29,10 +29,10 @@ pub(super) fn source_texts() -> Vec<SourceText> {
     for file in files {
         let source = fs::read_to_string(&file).unwrap();
         let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        let shown = file.strip_prefix(&crates).unwrap().display().to_string();
+        let shown = file.strip_prefix(root).unwrap().display().to_string();
         texts.extend(literals(source).into_iter().map(|(at, text)| {
             let line = source[..at].matches('\n').count() + 1;
-            SourceText { place: format!("crates/{shown}:{line}"), text }
+            SourceText { place: format!("{shown}:{line}"), text }
         }));
     }
     texts
@@ -54,8 +54,8 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// String literals with where they begin: comments and characters are passed over, escapes and
-/// continued lines are read as the compiler reads them.
+/// String literals with their offsets. Skips comments and character literals; reads escapes and
+/// continued lines like the compiler.
 fn literals(source: &str) -> Vec<(usize, String)> {
     let bytes = source.as_bytes();
     let (mut at, mut found) = (0, Vec::new());
@@ -93,7 +93,7 @@ fn literals(source: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Length of a character literal, or of the quote of a lifetime.
+/// Length of a character literal or a lifetime's quote.
 fn character(rest: &str) -> usize {
     let mut inner = rest[1..].char_indices();
     match inner.next() {
@@ -103,7 +103,7 @@ fn character(rest: &str) -> usize {
     }
 }
 
-/// The text up to the closing quote, and how many bytes it takes.
+/// Text up to the closing quote, and its length in bytes.
 fn quoted(rest: &str) -> (String, usize) {
     let mut text = String::new();
     let mut chars = rest.char_indices().peekable();

@@ -10,21 +10,21 @@ use gpuaas_client::arguments::ApiArgs;
 pub enum TaskKeyCommand {
     /// List the keys that sign tasks for agents.
     List(ListArgs),
-    /// Make a key that agents learn of before it signs.
+    /// Create the next key; agents learn to accept it before it signs.
     Stage(ListArgs),
-    /// Let the staged key sign.
+    /// Sign tasks with the staged key from now on.
     Activate(TaskKeyActivateArgs),
-    /// Withdraw a key that does not sign: what it signed counts no more.
+    /// Retire a key that no longer signs; tasks signed with it become invalid.
     Retire(TaskKeyRetireArgs),
 }
 
 /// `gpuaas task-key activate`.
 #[derive(Debug, Clone, Args)]
 pub struct TaskKeyActivateArgs {
-    /// How long tasks count that the key before it signed, in seconds.
+    /// Seconds for which tasks signed with the former key stay valid.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub grace_seconds: u32,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -32,9 +32,9 @@ pub struct TaskKeyActivateArgs {
 /// `gpuaas task-key retire`.
 #[derive(Debug, Clone, Args)]
 pub struct TaskKeyRetireArgs {
-    /// The key, as the list shows it.
+    /// Key to retire, as shown by `gpuaas task-key list`.
     pub public_key: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

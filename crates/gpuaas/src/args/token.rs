@@ -14,43 +14,45 @@ use super::shared::{ActorArgs, ListArgs, filter_of};
 /// `gpuaas token`.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a credential for a program, with the roles that it needs.
+    /// Create a token for a program, with the roles that it needs.
     Add(TokenAddArgs),
-    /// List the credentials of programs; never their secrets.
+    /// List tokens of programs, without their secrets.
     List(TokenListArgs),
-    /// End a credential: it is refused from the next request on.
+    /// Revoke a token; it is rejected from the next request.
     Revoke(TokenRevokeArgs),
-    /// Make another admin token on the control plane's host, without the API; the one before ends.
+    /// Replace the admin token; run on the control plane's host, without the API. The former token
+    /// is revoked.
     Reset(TokenResetArgs),
-    /// Show whose credential this command uses, and what it may do.
+    /// Show the identity and roles of the token in use.
     Whoami(ListArgs),
 }
 
 /// `gpuaas token add`.
 #[derive(Debug, Clone, Args)]
 pub struct TokenAddArgs {
-    /// Name of whoever gets it; the audit shows it.
+    /// Name of the token's user, shown in the audit log.
     pub name: String,
-    /// What it may do: viewer, operator, approver or admin; after @ the sites, such as
-    /// `operator@lab,prod`. Repeat it for several roles.
+    /// Role: viewer, operator, approver or admin, optionally with sites after @, such as
+    /// `operator@lab,prod`. Repeat for more roles.
     #[arg(long = "role", value_name = "ROLE[@SITE,...]", required = true)]
     pub roles: Vec<GrantArgument>,
-    /// File that gets the token, for its owner alone; it must not exist. `-` is stdout.
+    /// File for the token, readable only by its owner; it must not exist yet. `-` is stdout.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// The person who uses it, where a site wants a second person's word [default: whoever makes it].
+    /// Person who uses the token, for sites that require a second person [default: the token's
+    /// creator].
     #[arg(long, value_name = "NAME")]
     pub person: Option<String>,
-    /// Days after which it is refused.
+    /// Days until the token expires.
     #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub expires_in_days: u32,
-    /// Let it have no end.
+    /// Create a token that never expires.
     #[arg(long, conflicts_with = "expires_in_days")]
     pub no_end: bool,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -60,10 +62,10 @@ pub struct TokenAddArgs {
 pub struct TokenRevokeArgs {
     /// Name of the token.
     pub name: String,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }
@@ -71,19 +73,19 @@ pub struct TokenRevokeArgs {
 /// `gpuaas token reset`.
 #[derive(Debug, Clone, Args)]
 pub struct TokenResetArgs {
-    /// Data folder of the control plane; its `admin-token` gets the new one.
+    /// Data folder of the control plane; the new token is written to its `admin-token`.
     #[arg(long, value_name = "DIR", default_value = "gpuaas-data")]
     pub data: PathBuf,
-    /// Its database, as `gpuaas serve` is started with [default: DATA/gpuaas.db].
+    /// Database of the control plane, as given to `gpuaas serve` [default: DATA/gpuaas.db].
     #[arg(long, value_name = "URL", env = "GPUAAS_DATABASE", hide_env_values = true)]
     pub database: Option<String>,
-    /// Its master keys.
+    /// Master key options.
     #[command(flatten)]
     pub master_key: MasterKeyArgs,
-    /// Why; kept in the audit.
+    /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who does so.
+    /// Who makes the change.
     #[command(flatten)]
     pub actor: ActorArgs,
 }
@@ -102,12 +104,12 @@ impl FromStr for GrantArgument {
         };
         let role = role.parse().map_err(|_| {
             let all: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
-            format!("a role is one of {}", all.join(", "))
+            format!("expected one of {}", all.join(", "))
         })?;
         let sites = sites.map(|sites| sites.split(',').map(str::trim).map(str::to_owned).collect());
         let sites: Option<Vec<String>> = sites;
         if sites.iter().flatten().any(String::is_empty) {
-            return Err("expected the names of sites after @, such as operator@lab".to_owned());
+            return Err("expected site names after @, such as operator@lab".to_owned());
         }
         Ok(Self(RoleGrant { role, sites }))
     }
@@ -134,13 +136,13 @@ mod tests {
 /// `gpuaas token list`.
 #[derive(Debug, Clone, Args)]
 pub struct TokenListArgs {
-    /// Only what this lets pass, such as `revoked=false used<2026-11-01`: docs/reference/filters.md.
+    /// Filter expression, such as `revoked=false used<2026-11-01`: docs/reference/filters.md.
     #[arg(long, value_name = "FILTER", value_parser = filter_of(FilterList::Tokens))]
     pub filter: Option<ListFilter>,
-    /// Look again whenever something happens, and every ten seconds, until interrupted.
+    /// Refresh on every event and every ten seconds, until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Where to ask and how to print.
+    /// Connection and output options.
     #[command(flatten)]
     pub api: ApiArgs,
 }

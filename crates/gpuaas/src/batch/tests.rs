@@ -51,7 +51,7 @@ pub(crate) fn rolling() -> BatchResource {
         },
         status: BatchStatus {
             phase: BatchPhase::Rolling,
-            waiting_for: "1 under way of 1 at once; 1 wait for their turn".to_owned(),
+            waiting_for: "1 in progress (at most 1 at a time); 1 waiting for their turn".to_owned(),
             stop: None,
             counts: BatchCounts { waiting: 1, running: 1, active: 1, ..BatchCounts::default() },
             failure_ratio: 0.0,

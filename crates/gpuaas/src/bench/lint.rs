@@ -39,7 +39,7 @@ pub(super) fn run(args: BenchLintArgs, terminal: &mut Terminal) -> Result<(), Fa
         terminal.message(&format!("not caught: {code}"));
     }
     for code in &false_alarms {
-        terminal.message(&format!("a good image was given {code}"));
+        terminal.message(&format!("false alarm on a good image: {code}"));
     }
     let false_alarms = false_alarms.len();
     let report = LintBenchReport { mutations, caught, wrong_code, false_alarms, good_images };

@@ -91,7 +91,8 @@ async fn measure(
         }
     }
     let peak_rss_bytes = usage::peak_rss_bytes(pid)?;
-    let (seconds, summary) = fastest.ok_or_else(|| unusable("no round was asked for"))?;
+    let (seconds, summary) =
+        fastest.ok_or_else(|| unusable("no rounds to run: expected --rounds of at least 1"))?;
     let mut baselines = Vec::new();
     match version("pigz").await {
         None => terminal.message("no baseline: pigz is not installed (apt-get install pigz)"),
@@ -141,7 +142,8 @@ fn scratch_file(args: &BenchPackArgs) -> Result<File, Failure> {
         None => tempfile::tempfile(),
     };
     file.map_err(|error| {
-        unusable(&format!("nothing can be written: {error}")).hint("name a folder with --scratch")
+        unusable(&format!("cannot create a scratch file: {error}"))
+            .hint("choose a writable folder with --scratch")
     })
 }
 
@@ -165,16 +167,16 @@ async fn tar_and_pigz(args: &BenchPackArgs, threads: usize) -> Result<(f64, u64)
     tar.args(["--xattrs", "--xattrs-include=*", "--numeric-owner", "-C"]).arg(&args.tree);
     tar.args(["-cf", "-", "."]).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut tar = tar.stderr(Stdio::null()).kill_on_drop(true).spawn().map_err(failed)?;
-    let archive = tar.stdout.take().ok_or_else(|| unusable("tar has no output"))?;
+    let archive = tar.stdout.take().ok_or_else(|| unusable("tar has no output pipe"))?;
     let archive: Stdio = archive.try_into().map_err(failed)?;
     let mut pigz = Command::new("pigz");
     pigz.args(["-6", "-p", &threads.to_string()]).stdin(archive).stdout(target);
     let mut pigz = pigz.stderr(Stdio::null()).kill_on_drop(true).spawn().map_err(failed)?;
     let both = async { Ok((tar.wait().await?, pigz.wait().await?)) };
     let ended = timeout(BASELINE_LIMIT, both).await;
-    let (tar, pigz) = ended.map_err(|_| unusable("tar | pigz does not end"))?.map_err(failed)?;
+    let (tar, pigz) = ended.map_err(|_| unusable("tar | pigz timed out"))?.map_err(failed)?;
     if !tar.success() || !pigz.success() {
-        return Err(unusable(&format!("tar ended with {tar}, pigz with {pigz}")));
+        return Err(unusable(&format!("tar exited with {tar}, pigz with {pigz}")));
     }
     let seconds = RealClock.now().seconds_since(began);
     Ok((seconds, output.metadata().map_err(failed)?.len()))
@@ -204,7 +206,7 @@ impl PackBenchReport {
             ratio: self.ratio,
         };
         let mut text = format!(
-            "{:.1} MB in files, {} threads, at most {:.1} MiB of memory\n",
+            "{:.1} MB in files, {} threads, peak memory {:.1} MiB\n",
             self.tree_bytes as f64 / 1e6,
             self.threads,
             self.peak_rss_bytes as f64 / 1_048_576.0

@@ -99,7 +99,7 @@ impl std::str::FromStr for OciReference {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let form = "write it as http://HOST:PORT/REPOSITORY, with :TAG or @sha256:DIGEST behind it";
+        let form = "expected http://HOST:PORT/REPOSITORY, with optional :TAG or @sha256:DIGEST";
         let (text, digest) = match text.split_once("@sha256:") {
             Some((text, digest)) => {
                 let digest: Digest = digest.parse().map_err(|e| format!("{e}; {form}"))?;
@@ -112,7 +112,7 @@ impl std::str::FromStr for OciReference {
             return Err(form.to_owned());
         }
         if !base.username().is_empty() || base.password().is_some() {
-            return Err("a URL is no place for a login: give --registry-user".to_owned());
+            return Err("the URL contains a login: use --registry-user instead".to_owned());
         }
         let path = base.path().trim_matches('/').to_owned();
         let (repository, tag) = match path.split_once(':') {
@@ -196,12 +196,12 @@ impl Registry {
         let begun = self.send(self.http.post(begin), &[StatusCode::ACCEPTED]).await?;
         let location = begun.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let location =
-            location.ok_or_else(|| registry_refused("it names no place for an upload"))?;
+            location.ok_or_else(|| registry_refused("the registry returned no upload location"))?;
         let mut url =
             self.reference.base.join(location).map_err(|e| registry_refused(e.to_string()))?;
         if url.origin() != self.reference.base.origin() {
             return Err(registry_refused(format!(
-                "it sends uploads elsewhere, to {}",
+                "the registry redirects uploads to another origin, {}",
                 url.origin().ascii_serialization()
             )));
         }
@@ -213,8 +213,11 @@ impl Registry {
     /// Pulls a bundle.
     pub(super) async fn pull(&self) -> Result<PulledBundle, Failure> {
         let reference = self.reference.reference.as_deref().ok_or_else(|| {
-            Failure::usage(CommandCode::RegistryReferenceMissing, "no tag and no digest")
-                .hint("write :VERSION or @sha256:DIGEST behind the repository")
+            Failure::usage(
+                CommandCode::RegistryReferenceMissing,
+                "the reference has no tag or digest",
+            )
+            .hint("append :VERSION or @sha256:DIGEST to the repository")
         })?;
         let request =
             self.http.get(self.url(&["manifests", reference])?).header(ACCEPT, MANIFEST_TYPE);
@@ -222,7 +225,7 @@ impl Registry {
         let seen = format!("sha256:{}", Digest::sha256(&text));
         if reference.starts_with("sha256:") && seen != reference {
             return Err(artifact_refused(format!(
-                "its manifest has digest {seen}, not {reference}"
+                "the manifest has digest {seen}, expected {reference}"
             )));
         }
         let manifest: OciManifest =
@@ -231,7 +234,7 @@ impl Registry {
         let archive = layer(ARCHIVE_TYPE).filter(|_| manifest.artifact_type == ARTIFACT_TYPE);
         let archive = archive.ok_or_else(|| {
             artifact_refused(format!(
-                "it is of type {:?}, not {ARTIFACT_TYPE}",
+                "the artifact has type {:?}, expected {ARTIFACT_TYPE}",
                 manifest.artifact_type
             ))
         })?;
@@ -244,7 +247,10 @@ impl Registry {
 
     async fn pull_blob(&self, wanted: &Descriptor, most: u64) -> Result<Vec<u8>, Failure> {
         if wanted.size > most {
-            return Err(artifact_refused(format!("{} bytes; {most} are taken", wanted.size)));
+            return Err(artifact_refused(format!(
+                "{} bytes, at most {most} are allowed",
+                wanted.size
+            )));
         }
         let request = self.http.get(self.url(&["blobs", &wanted.digest])?);
         let bytes = self.read_body(request, wanted.size).await?;
@@ -252,7 +258,7 @@ impl Registry {
         if seen == wanted.digest {
             return Ok(bytes);
         }
-        Err(artifact_refused(format!("bytes have digest {seen}, not {}", wanted.digest)))
+        Err(artifact_refused(format!("the content has digest {seen}, expected {}", wanted.digest)))
     }
 
     async fn read_body(&self, request: RequestBuilder, most: u64) -> Result<Vec<u8>, Failure> {
@@ -315,7 +321,7 @@ impl Registry {
         let segments = url.path_segments_mut().map(|mut segments| {
             segments.clear().push("v2").extend(self.reference.repository.split('/')).extend(path);
         });
-        segments.map(|()| url).map_err(|()| registry_refused("its URL cannot be used"))
+        segments.map(|()| url).map_err(|()| registry_refused("the registry URL is unusable"))
     }
 }
 

@@ -121,7 +121,7 @@ fn rows<'a>(bundles: impl IntoIterator<Item = &'a BundleView>, style: Style) -> 
             one.bundle.clone(),
             one.kind.clone(),
             one.digest.chars().take(16).collect(),
-            one.signed_by.clone().unwrap_or_else(|| "nobody trusted".to_owned()),
+            one.signed_by.clone().unwrap_or_else(|| "no trusted key".to_owned()),
             or_dash(Some(&approved)),
         ]
     };

@@ -30,7 +30,7 @@ const DAY_SECONDS: f64 = 86_400.0;
 pub(super) async fn run(args: BundleRotateKeyArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     if args.reason.trim().is_empty() {
         let failure = Failure::usage(CommandCode::CommandLineInvalid, "--reason is empty");
-        return Err(failure.hint("say why: the audit keeps it"));
+        return Err(failure.hint("pass a reason, which is recorded in the audit log"));
     }
     let embedded = embedded_path(&database_url(&args.of.data, args.of.database.as_deref()));
     if let Some(path) = embedded.as_deref().filter(|path| !path.exists()) {
@@ -42,8 +42,8 @@ pub(super) async fn run(args: BundleRotateKeyArgs, terminal: &mut Terminal) -> R
     let rotated = rotate(&store, RealClock.now(), &args).await;
     store.close().await;
     let (next, until) = rotated?;
-    terminal.message(&format!("signatures of the former key count until {until}"));
-    terminal.message("start each control plane again before that: it signs with the next key then");
+    terminal.message(&format!("signatures of the former key stay valid until {until}"));
+    terminal.message("restart each control plane before then, so that it signs with the new key");
     terminal.data(&next.to_string())
 }
 

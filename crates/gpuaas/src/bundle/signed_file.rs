@@ -15,7 +15,7 @@ use gpuaas_types::codes::CommandCode;
 
 pub(super) fn signature_failure(error: &gpuaas_bundle::SignatureError) -> Failure {
     Failure::coded(Exit::Local, error.code(), "The bundle is not trusted", error.to_string())
-        .hint("do not use it: take the bundle, its signature and the key from whoever built it")
+        .hint("do not use it; get the bundle, its signature and the key from its publisher again")
 }
 
 pub(super) fn sign(
@@ -42,7 +42,7 @@ pub(super) fn signature_of(file: &Path) -> PathBuf {
 
 pub(super) fn archive_failure(path: &Path, error: &gpuaas_bundle::ArchiveError) -> Failure {
     let detail = format!("{}: {error}", path.display());
-    Failure::coded(Exit::Local, error.code(), "The bundle is refused", detail)
+    Failure::coded(Exit::Local, error.code(), "The bundle was rejected", detail)
 }
 
 /// A bundle from its folder or from the file of a build, and its bytes.
@@ -80,7 +80,7 @@ pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
 pub(super) fn from_folder(folder: &Path) -> Result<Archive, Failure> {
     read_folder(folder).map_err(|error| match error {
         SourceError::Io { path, source } => {
-            unreadable(&path, &source).hint("a bundle is a folder with a bundle.yaml")
+            unreadable(&path, &source).hint("use a bundle folder, which contains a bundle.yaml")
         }
         SourceError::Invalid(findings) => lint_failure(folder, &findings),
     })
@@ -92,5 +92,5 @@ pub(super) fn lint_failure(folder: &Path, findings: &[LintFinding]) -> Failure {
         CommandCode::BundleInvalid,
         format!("{}\n{}", folder.display(), lines.join("\n")),
     )
-    .hint("mend the lines above; `gpuaas bundle new DIR` writes one that is fine")
+    .hint("fix the lines above; `gpuaas bundle new DIR` creates a valid bundle to start from")
 }

@@ -58,7 +58,7 @@ fn a_file_that_is_wrong_is_refused_with_what_it_may_have() {
         ("new-admin-token: true\n", "advertise"),
         ("config: other.yaml\n", "advertise"),
         ("clock: real\n", "advertise"),
-        ("listen: [a, b]\n", "one text or one number"),
+        ("listen: [a, b]\n", "a text or a number"),
         ("tls-names: {a: b}\n", "a list of texts"),
         ("- listen\n", "serve.yaml"),
     ] {

@@ -29,10 +29,10 @@ pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Opt
     if let Ok(host) = insecure_database_host(&url) {
         findings.push(match host {
             Some(host) => {
-                let seen = format!("{host} is not verified");
+                let seen = format!("the identity of {host} is not verified");
                 Finding::fault(Check::DatabaseTransport, &subject, seen)
             }
-            None => Finding::ok(Check::DatabaseTransport, &subject, "verified, or on this host"),
+            None => Finding::ok(Check::DatabaseTransport, &subject, "verified, or local"),
         });
     }
     let inspection = match inspect_database(&url).await {
@@ -47,7 +47,7 @@ pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Opt
     let named: Vec<String> = sources.all(&args.data).iter().map(ToString::to_string).collect();
     let key_subject = named.join(" ");
     if !is_usable {
-        let why = "the database cannot be opened";
+        let why = "cannot open the database";
         findings.push(Finding::skipped(Check::MasterKey, &key_subject, why));
         return None;
     }
@@ -61,7 +61,7 @@ pub(super) async fn check(args: &DoctorArgs, findings: &mut Vec<Finding>) -> Opt
     let ring = loaded.ring()?;
     match Store::open(&url, ring).await {
         Ok(store) => {
-            findings.push(Finding::ok(Check::MasterKey, &key_subject, "it is the database's"));
+            findings.push(Finding::ok(Check::MasterKey, &key_subject, "matches the database"));
             findings.push(audit_chain(&store, &subject).await);
             findings.push(authority_end(&store, RealClock.now()).await);
             findings.extend(control_planes(&store).await);
@@ -91,28 +91,22 @@ fn note_inspection(
         Finding::fault(Check::DatabaseVersion, subject, engine.clone())
     });
     findings.push(match schema {
-        SchemaVersion::Current => Finding::ok(Check::DatabaseSchema, subject, "of this version"),
-        SchemaVersion::Empty => {
-            Finding::skipped(Check::DatabaseSchema, subject, "it has no tables yet")
-        }
-        SchemaVersion::Older => {
-            Finding::fault(Check::DatabaseSchema, subject, "of an earlier version")
-        }
+        SchemaVersion::Current => Finding::ok(Check::DatabaseSchema, subject, "current version"),
+        SchemaVersion::Empty => Finding::skipped(Check::DatabaseSchema, subject, "no tables yet"),
+        SchemaVersion::Older => Finding::fault(Check::DatabaseSchema, subject, "older version"),
         SchemaVersion::Expanded => Finding::ok(
             Check::DatabaseSchema,
             subject,
-            "of this version, and a later one adds to it",
+            "current version, with additions of a newer one",
         ),
-        SchemaVersion::Newer => {
-            Finding::fault(Check::DatabaseSchema, subject, "of a later version")
-        }
+        SchemaVersion::Newer => Finding::fault(Check::DatabaseSchema, subject, "newer version"),
     });
     damage.is_none() && matches!(schema, SchemaVersion::Current | SchemaVersion::Expanded)
 }
 
 /// Which versions run on a shared database; none where nobody says so.
 async fn control_planes(store: &Store) -> Option<Finding> {
-    const SUBJECT: &str = "control planes that run";
+    const SUBJECT: &str = "running control planes";
     let planes = match store.control_planes().await {
         Ok(planes) => planes,
         Err(error) => {
@@ -125,7 +119,9 @@ async fn control_planes(store: &Store) -> Option<Finding> {
     }
     let seen: Vec<String> = versions
         .iter()
-        .map(|((version, schema), count)| format!("{count} of {version} (tables {schema})"))
+        .map(|((version, schema), count)| {
+            format!("{count} with version {version} (schema {schema})")
+        })
         .collect();
     (!seen.is_empty()).then(|| Finding::ok(Check::DatabaseSchema, SUBJECT, seen.join(", ")))
 }
@@ -139,16 +135,16 @@ async fn authority_end(store: &Store, now: Timestamp) -> Finding {
     };
     let views = known.iter().map(|one| &one.view);
     let Some(active) = views.clone().find(|one| one.state == AuthorityState::Active) else {
-        return Finding::skipped(Check::AuthorityEnd, SUBJECT, "there is none of our own");
+        return Finding::skipped(Check::AuthorityEnd, SUBJECT, "no built-in authority");
     };
     let next = views
         .clone()
         .find(|one| matches!(one.state, AuthorityState::Staged | AuthorityState::Retiring));
     let seen = match next {
         Some(next) => {
-            format!("it ends at {}, and {} is {}", active.not_after, next.generation, next.state)
+            format!("expires at {}; {} is {}", active.not_after, next.generation, next.state)
         }
-        None => format!("it ends at {}", active.not_after),
+        None => format!("expires at {}", active.not_after),
     };
     if active.not_after.seconds_since(now) < AUTHORITY_SECONDS {
         return Finding::fault(Check::AuthorityEnd, SUBJECT, seen);
@@ -165,10 +161,14 @@ async fn audit_chain(store: &Store, subject: &str) -> Finding {
         Err(error) => return Finding::skipped(Check::AuditChain, subject, error.to_string()),
     };
     if let Some(first) = strays.first() {
-        return Finding::fault(Check::AuditChain, subject, format!("entry {first} has no row"));
+        return Finding::fault(
+            Check::AuditChain,
+            subject,
+            format!("entry {first} has no row in the chain"),
+        );
     }
     match audit_tail_fault(store).await {
-        Ok(None) => Finding::ok(Check::AuditChain, subject, "every entry has its row"),
+        Ok(None) => Finding::ok(Check::AuditChain, subject, "every entry has a row"),
         Ok(Some(fault)) => Finding::fault(Check::AuditChain, subject, fault),
         Err(error) => Finding::skipped(Check::AuditChain, subject, error.to_string()),
     }
@@ -181,7 +181,7 @@ async fn audit_tail_fault(store: &Store) -> Result<Option<String>, StoreError> {
     let limit = u32::try_from(2 * AUDIT_TAIL_ROWS).unwrap_or(u32::MAX);
     let tail = store.audit_chain(Page { after: Some(after), limit }).await?;
     let Some(first) = tail.items.first() else {
-        let text = format!("the chain ends before row {}, its head", tail.head.seq);
+        let text = format!("the chain ends before its head, row {}", tail.head.seq);
         return Ok((tail.head.seq > after).then_some(text));
     };
     if first.seq != after + 1 {

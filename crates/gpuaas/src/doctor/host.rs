@@ -8,6 +8,7 @@ use std::time::Duration;
 use gpuaas_client::executables::find_agent;
 use gpuaas_identity::{CertificateLifetime, certificate_lifetimes};
 use gpuaas_types::Timestamp;
+use gpuaas_types::agent::AGENT_VERSION;
 use gpuaas_types::codes::DoctorCheckCode as Check;
 use rustix::process::{Resource, geteuid, getrlimit};
 use tokio::process::Command;
@@ -44,16 +45,20 @@ fn data_folder(folder: &Path) -> Finding {
     let subject = folder.display().to_string();
     let metadata = match fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => metadata,
-        Ok(_) => return Finding::fault(Check::DataFolder, &subject, "it is no folder"),
+        Ok(_) => return Finding::fault(Check::DataFolder, &subject, "not a folder"),
         Err(error) => return Finding::fault(Check::DataFolder, &subject, error.to_string()),
     };
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        return Finding::fault(Check::DataFolder, &subject, format!("its mode is {mode:o}"));
+        return Finding::fault(
+            Check::DataFolder,
+            &subject,
+            format!("mode {mode:o} gives access to other users"),
+        );
     }
     let (owner, user) = (metadata.uid(), geteuid().as_raw());
     if owner != user {
-        let seen = format!("it is user {owner}'s, and this is user {user}");
+        let seen = format!("owned by user {owner}, but this is user {user}");
         return Finding::fault(Check::DataFolder, &subject, seen);
     }
     Finding::ok(Check::DataFolder, &subject, format!("mode {mode:o}"))
@@ -80,7 +85,7 @@ fn disk_room(folder: &Path, min_free_bytes: u64) -> Finding {
             if free >= min_free_bytes {
                 Finding::ok(Check::DiskRoom, &subject, seen)
             } else {
-                let seen = format!("{seen}, of {} MiB that have to be", min_free_bytes >> 20);
+                let seen = format!("{seen}, expected at least {} MiB", min_free_bytes >> 20);
                 Finding::fault(Check::DiskRoom, &subject, seen)
             }
         }
@@ -108,16 +113,16 @@ async fn agent(explicit: Option<&Path>) -> Finding {
     let fault = |seen: String| Finding::fault(Check::AgentExecutable, &subject, seen);
     let run = Command::new(&file).arg("--version").kill_on_drop(true).output();
     let output = match timeout(VERSION_LIMIT, run).await {
-        Err(_) => return fault("it does not say its version".to_owned()),
-        Ok(Err(error)) => return fault(format!("it does not start: {error}")),
+        Err(_) => return fault("no response to --version".to_owned()),
+        Ok(Err(error)) => return fault(format!("does not start: {error}")),
         Ok(Ok(output)) => output,
     };
     let said = String::from_utf8_lossy(&output.stdout);
     let version = said.split_whitespace().last().unwrap_or("none");
-    if version == gpuaas_node_agent::VERSION {
+    if version == AGENT_VERSION {
         Finding::ok(Check::AgentExecutable, &subject, format!("version {version}"))
     } else {
-        fault(format!("its version is {version}, and this is {}", gpuaas_node_agent::VERSION))
+        fault(format!("version {version}, expected {}", AGENT_VERSION))
     }
 }
 
@@ -140,11 +145,11 @@ fn lifetime(certificate: &CertificateLifetime, file: &str, days: u32, now: Times
     let subject = format!("{file}: {}", certificate.subject);
     let at = certificate.not_after;
     if left < 0.0 {
-        Finding::fault(Check::CertificateEnd, &subject, format!("it ended at {at}"))
+        Finding::fault(Check::CertificateEnd, &subject, format!("expired at {at}"))
     } else if left < f64::from(days) {
-        let seen = format!("it ends in {left:.1} days, at {at}");
+        let seen = format!("expires in {left:.1} days, at {at}");
         Finding::fault(Check::CertificateEnd, &subject, seen)
     } else {
-        Finding::ok(Check::CertificateEnd, &subject, format!("it ends in {left:.0} days"))
+        Finding::ok(Check::CertificateEnd, &subject, format!("expires in {left:.0} days"))
     }
 }

@@ -77,12 +77,12 @@ async fn check_site(
     let name = site.spec.name.as_str();
     findings.push(match &site.status.control {
         Some(control) => Finding::fault(Check::SiteControl, name, control.text.clone()),
-        None => Finding::ok(Check::SiteControl, name, "no other one is known"),
+        None => Finding::ok(Check::SiteControl, name, "no other control plane known"),
     });
     let url = &site.spec.url;
     let is_plain = url.starts_with("http://") && HostScope::of_url(url) == HostScope::Elsewhere;
     findings.push(if is_plain {
-        Finding::fault(Check::SiteTransport, name, format!("{url} is in the clear"))
+        Finding::fault(Check::SiteTransport, name, format!("{url} is not encrypted"))
     } else {
         Finding::ok(Check::SiteTransport, name, url.clone())
     });
@@ -120,7 +120,7 @@ fn key_fault(name: &str, error: &SiteKeyError) -> Finding {
     match error {
         SiteKeyError::Store(_) => Finding::fault(Check::SiteKey, name, seen),
         SiteKeyError::Kept(KeyUnreadable { code: ProblemCode::VaultNotNamed, .. }) => {
-            let seen = "the key is in a Vault: name it here as for `gpuaas serve`, --vault-url URL";
+            let seen = "the key is in Vault: pass the same --vault-url URL as to `gpuaas serve`";
             Finding::skipped(Check::SiteKeyKept, name, seen.to_owned())
         }
         SiteKeyError::Kept(_) => Finding::fault(Check::SiteKeyKept, name, seen),
@@ -136,7 +136,7 @@ fn key_findings(name: &str, key: KeyDiagnosis) -> Vec<Finding> {
         ],
         KeyDiagnosis::User(user) => vec![
             taken(&user),
-            Finding::fault(Check::SiteKeyRights, name, format!("{user} is no administrator")),
+            Finding::fault(Check::SiteKeyRights, name, format!("{user} is not an administrator")),
         ],
         KeyDiagnosis::Refused(why) => vec![Finding::fault(Check::SiteKey, name, why)],
         KeyDiagnosis::Unknown(why) => vec![Finding::skipped(Check::SiteKey, name, why)],
@@ -154,8 +154,8 @@ async fn clock_skew(spec: &SiteSpec, clock: &dyn Clock) -> Finding {
     let took = clock.now().seconds_since(before);
     let skew = date.seconds_since(before.plus_seconds(took / 2.0));
     let seen = match skew {
-        skew if skew > 0.0 => format!("the region's is {skew:.0} s ahead"),
-        skew => format!("the region's is {:.0} s behind", -skew),
+        skew if skew > 0.0 => format!("the region's clock is {skew:.0} s ahead"),
+        skew => format!("the region's clock is {:.0} s behind", -skew),
     };
     if skew.abs() > ALLOWED_SKEW_SECONDS {
         Finding::fault(Check::SiteClock, name, seen)
@@ -178,5 +178,5 @@ async fn answer_date(spec: &SiteSpec) -> Result<Timestamp, String> {
     let answer = client.get(url).send().await.map_err(|error| error.to_string())?;
     let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok());
     let date = date.and_then(Timestamp::from_http_date);
-    date.ok_or_else(|| "its answer has no date".to_owned())
+    date.ok_or_else(|| "the response has no Date header".to_owned())
 }

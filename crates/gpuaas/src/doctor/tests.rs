@@ -14,6 +14,7 @@ use axum::routing::get;
 use gpuaas_client::arguments::Format;
 use gpuaas_store::{MasterKey, SecretString, Store};
 use gpuaas_types::SiteId;
+use gpuaas_types::agent::AGENT_VERSION;
 use gpuaas_types::api::SiteControl;
 use gpuaas_types::ids::IdSource as _;
 use gpuaas_types::spec::SiteSpec;
@@ -75,7 +76,7 @@ impl Host {
         let (data, agent) = (dir.path().join("data"), dir.path().join("agent"));
         fs::create_dir(&data).unwrap();
         set_mode(&data, 0o700);
-        write_agent(&agent, gpuaas_node_agent::VERSION);
+        write_agent(&agent, AGENT_VERSION);
         let key = MasterKey::load_or_create(&data.join("master.key")).unwrap();
         let url = format!("sqlite:{}", data.join("gpuaas.db").display());
         let store = Store::open(&url, key).await.unwrap();

@@ -23,7 +23,7 @@ pub(super) fn run(args: &ImageBootTestArgs, terminal: &mut Terminal) -> Result<(
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
         kernel_arguments: args.kernel_arguments.clone(),
     };
-    terminal.message("boots a container and an emulated machine; some minutes");
+    terminal.message("booting a container and an emulated machine; this takes some minutes");
     let begun = RealClock.now();
     let mut outcome = boot_test(&request).map_err(|error| failure(&error))?;
     outcome.wall_seconds = RealClock.now().seconds_since(begun);
@@ -36,15 +36,16 @@ pub(super) fn run(args: &ImageBootTestArgs, terminal: &mut Terminal) -> Result<(
         let predicate = statement_of(&outcome);
         let kind = ("boot-test", BOOT_TEST_PREDICATE);
         let written = write_statement(&args.file, kind, key, (&outcome.digest, &predicate))?;
-        terminal.message(&format!("{} says so", written.display()));
+        terminal.message(&format!("wrote the signed statement {}", written.display()));
     }
     if outcome.passed {
         return Ok(());
     }
     let codes: Vec<&str> = outcome.problems.iter().map(|problem| problem.code).collect();
     let detail = format!("{}: {}", args.file.display(), codes.join(", "));
-    Err(Failure::local(CommandCode::ImageNotBootable, detail)
-        .hint("each problem says what was seen; `gpuaas image lint FILE` names causes that it finds in the archive"))
+    Err(Failure::local(CommandCode::ImageNotBootable, detail).hint(
+        "fix the problems above; run `gpuaas image lint FILE` to find their causes in the archive",
+    ))
 }
 
 /// What was seen, without the ends of consoles.
@@ -83,7 +84,7 @@ fn print(outcome: &BootTestOutcome, terminal: &mut Terminal) -> Result<(), Failu
 }
 
 fn failure(error: &BootTestError) -> Failure {
-    Failure::coded(Exit::Local, error.code(), "The image was not booted", error.to_string())
+    Failure::coded(Exit::Local, error.code(), "The boot test could not run", error.to_string())
         .hint(error.hint())
 }
 

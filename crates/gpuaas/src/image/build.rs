@@ -49,7 +49,7 @@ pub(super) fn run(args: &ImageBuildArgs, terminal: &mut Terminal) -> Result<(), 
         names => names.join(", "),
     };
     let gives_up = match planned.plan.gives_up.as_str() {
-        "" => "nothing".to_owned(),
+        "" => "none".to_owned(),
         some => some.to_owned(),
     };
     terminal.data(&output::fields(&[
@@ -60,8 +60,8 @@ pub(super) fn run(args: &ImageBuildArgs, terminal: &mut Terminal) -> Result<(), 
         ("packages", outcome.packages.to_string()),
         ("kernel", outcome.kernel.clone()),
         ("missing", missing),
-        ("gives up", gives_up),
-        ("layers", format!("{} made, {} reused", outcome.built_layers, outcome.reused_layers)),
+        ("unavailable", gives_up),
+        ("layers", format!("{} built, {} reused", outcome.built_layers, outcome.reused_layers)),
     ]))
 }
 
@@ -107,8 +107,11 @@ fn request(
 ) -> Result<BuildRequest, Failure> {
     let plan = &planned.plan;
     let steps = plan.build.as_ref().ok_or_else(|| {
-        Failure::usage(CommandCode::ImageRecipeInvalid, "SKIP_BUILD=1 leaves nothing to build")
-            .hint("leave --skip-build out, or upload what was built: `gpuaas image upload FILE --site SITE`")
+        Failure::usage(CommandCode::ImageRecipeInvalid, "nothing to build: SKIP_BUILD=1 is set")
+            .hint(
+                "omit --skip-build, or upload an existing archive: `gpuaas image upload FILE \
+                 --site SITE`",
+            )
     })?;
     let mut files: Vec<EmbeddedFile> = recipe_files(&planned.recipe, &planned.overrides)
         .into_iter()

@@ -76,7 +76,7 @@ pub(super) fn show(args: &ImageShowArgs, terminal: &mut Terminal) -> Result<(), 
         ("missing", list(&report.optional_missing)),
         ("bundles", list(&report.bundles)),
         ("lineage", list(&report.lineage)),
-        ("inputs", report.input_digest.as_str().unwrap_or("no record of a build").to_owned()),
+        ("inputs", report.input_digest.as_str().unwrap_or("no build record").to_owned()),
     ]))?;
     for one in &report.statements {
         terminal.data(&statement_line(one))?;
@@ -91,7 +91,7 @@ fn statement_line(one: &ShownStatement) -> String {
         None => "",
     };
     let signed = match (&one.fault, &one.signed_by) {
-        (Some(fault), _) => format!("counts for nothing: {fault}"),
+        (Some(fault), _) => format!("not accepted: {fault}"),
         (None, Some(signer)) => format!("signed by {signer}"),
         (None, None) => "not signed".to_owned(),
     };
@@ -172,7 +172,7 @@ fn read(path: &Path) -> Result<ImageInventory, Failure> {
     read.map_err(|error| {
         let detail = format!("{}: {error}", path.display());
         Failure::local(CommandCode::ImageUnreadable, detail)
-            .hint("name an archive that is there, such as one of `gpuaas image build RECIPE`")
+            .hint("use an existing archive, such as one built with `gpuaas image build RECIPE`")
     })
 }
 

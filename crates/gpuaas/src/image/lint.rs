@@ -75,13 +75,13 @@ pub(super) async fn run_and_record(
     let before = archive_digest(&args.file)?;
     let verdict = judged(&args.file, &options(args))?;
     if archive_digest(&args.file)? != before {
-        let detail = format!("{} was changed while it was judged", args.file.display());
+        let detail = format!("{} changed during the check", args.file.display());
         return Err(Failure::local(CommandCode::ImageChanged, detail)
-            .hint("keep others from writing the file, and send the same command again"));
+            .hint("make sure that nothing writes to the file, and repeat the command"));
     }
     let request = verdict_request(site, &before, (&verdict, args.file_type), &args.who.actor);
     ApiClient::connect(&args.connection)?.record_image_verdict(&request).await?;
-    terminal.message(&format!("site {site} has the verdict on sha256 {before}"));
+    terminal.message(&format!("recorded the verdict on sha256 {before} at site {site}"));
     report(args, &before, &verdict, terminal)
 }
 
@@ -119,8 +119,9 @@ pub(super) fn verdict_request(
 pub(super) fn judged(file: &Path, options: &LintOptions) -> Result<ImageVerdict, Failure> {
     lint(file, options).map_err(|error| {
         let detail = format!("{}: {error}", file.display());
-        Failure::local(CommandCode::ImageUnreadable, detail)
-            .hint("name an archive that is there, such as one of `gpuaas image pack DIR --to FILE`")
+        Failure::local(CommandCode::ImageUnreadable, detail).hint(
+            "use an existing archive, such as one packed with `gpuaas image pack DIR --to FILE`",
+        )
     })
 }
 
@@ -168,7 +169,7 @@ pub(super) fn faulty(file: &Path, verdict: &ImageVerdict) -> Result<(), Failure>
     let errors = verdict.findings.iter().filter(is_error).count();
     let detail = format!("{}: {errors} errors", file.display());
     Err(Failure::local(CommandCode::ImageFaulty, detail)
-        .hint("each finding names its fix; `gpuaas explain CODE` says what a code means"))
+        .hint("apply the fix of each finding; run `gpuaas explain CODE` to see what a code means"))
 }
 
 /// Writes what was found as a signed statement beside the archive.
@@ -189,7 +190,7 @@ fn sign(
         "storage_layout": args.storage_layout,
     });
     let written = write_statement(&args.file, ("lint", LINT_PREDICATE), key, (tried, &predicate))?;
-    terminal.message(&format!("{} says so", written.display()));
+    terminal.message(&format!("wrote the signed statement {}", written.display()));
     Ok(())
 }
 
@@ -207,7 +208,7 @@ fn options(args: &ImageLintArgs) -> LintOptions {
 
 fn print(verdict: &ImageVerdict, terminal: &mut Terminal) -> Result<(), Failure> {
     if verdict.findings.is_empty() {
-        terminal.message("nothing found that a deploy would fail on");
+        terminal.message("no problems found");
     }
     for finding in &verdict.findings {
         let ImageFinding { rule, path, .. } = finding;

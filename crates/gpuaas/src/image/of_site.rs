@@ -88,8 +88,8 @@ pub(super) async fn roll_back(
     let done = ApiClient::from_args(&args.api)?.roll_back_image(&args.profile, &body).await?;
     for node in &done.parked {
         terminal.message(&format!(
-            "{node} is parked with the image before: `gpuaas run retry {node} --latest-profile \
-             --reason WHY` deploys it again"
+            "{node} is parked with the former image: run `gpuaas run retry {node} \
+             --latest-profile --reason WHY` to redeploy it"
         ));
     }
     output::print(terminal, args.api.format, &done, draw_rollback)

@@ -45,7 +45,8 @@ pub(super) fn run(args: &ImagePackArgs, terminal: &mut Terminal) -> Result<(), F
     let summary = pack_to_file(&args.tree, &args.to, &options);
     let report = PackReport::from(summary.map_err(|error| pack_failure(&error))?);
     if report.sockets > 0 {
-        terminal.message(&format!("{} sockets left out: an archive holds none", report.sockets));
+        terminal
+            .message(&format!("skipped {} sockets: archives cannot contain them", report.sockets));
     }
     if args.json {
         return terminal.data(&json(&report)?);
@@ -54,7 +55,10 @@ pub(super) fn run(args: &ImagePackArgs, terminal: &mut Terminal) -> Result<(), F
         ("file", args.to.display().to_string()),
         ("sha256", report.sha256),
         ("size", mebibytes(report.tgz_bytes)),
-        ("tree", format!("{} in {} names", mebibytes(report.tree_bytes), report.entries)),
+        (
+            "tree",
+            format!("{} in {} files and folders", mebibytes(report.tree_bytes), report.entries),
+        ),
     ]))
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn run(args: &ImagePipelineArgs, terminal: &mut Terminal) -> Re
             return terminal.data(&json(&report)?);
         }
         if !plan.gives_up.is_empty() {
-            terminal.message(&format!("{} gives up {}", plan.artifact, plan.gives_up));
+            terminal.message(&format!("{} does not support {}", plan.artifact, plan.gives_up));
         }
         terminal.message(&format!("built {}, sha256 {}", plan.artifact, report.outcome.digest));
     }
@@ -92,7 +92,10 @@ mod tests {
         {
             assert!(text.contains(wanted), "{wanted}: {text}");
         }
-        assert!(text.ends_with("nothing was fetched, written or called\n"), "{text}");
+        assert!(
+            text.ends_with("nothing was fetched or written, and MAAS was not called\n"),
+            "{text}"
+        );
         let json = answer("gpuaas image pipeline --dry-run --build-host build@b7 --json").unwrap();
         let plan: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(

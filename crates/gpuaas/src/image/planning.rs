@@ -69,24 +69,26 @@ fn read_recipe(name: &str) -> Result<(ImageRecipe, Option<String>), Failure> {
 
 fn recipe_failure(name: &str, error: &RecipeError) -> Failure {
     Failure::usage(CommandCode::ImageRecipeInvalid, format!("{name}: {error}"))
-        .hint("images/h200-host-ubuntu2404.yaml of the sources has every field")
+        .hint("see images/h200-host-ubuntu2404.yaml in the source tree for all fields")
 }
 
 fn override_failure(error: &OverrideError) -> Failure {
     let hint = match error {
         OverrideError::Unknown { suggestion, .. } => {
-            format!("did you mean {suggestion}? docs/reference/image-overrides.md has all of them")
+            format!(
+                "did you mean {suggestion}? docs/reference/image-overrides.md lists all overrides"
+            )
         }
-        OverrideError::Value { wanted, .. } => format!("it takes {wanted}"),
+        OverrideError::Value { wanted, .. } => format!("expected {wanted}"),
     };
     Failure::usage(CommandCode::ImageOverrideInvalid, error.to_string()).hint(hint)
 }
 
 fn plan_failure(error: &PlanError) -> Failure {
     let hint = match error {
-        PlanError::NothingToDo => "leave one of them out",
+        PlanError::NothingToDo => "omit one of the two overrides",
         PlanError::BundleMissing(_) => {
-            "name bundles that come with this version: h200-ib, h200-slice-vm"
+            "use bundles that this version includes: h200-ib, h200-slice-vm"
         }
     };
     Failure::usage(CommandCode::ImageRecipeInvalid, error.to_string()).hint(hint)

@@ -63,7 +63,7 @@ impl BuildHost<'_> {
         let input = planned.recipe_text.as_deref().unwrap_or_default();
         let said = self.run(&words, input, BUILD_LIMIT).await?;
         let report: ImageBuildReport = serde_json::from_str(&said)
-            .map_err(|error| self.unfit(format!("it answers no report of a build: {error}")))?;
+            .map_err(|error| self.unfit(format!("invalid build report: {error}")))?;
         let sudo = &root[..root.len().saturating_sub(1)];
         self.fetch(artifact, &report, sudo).await?;
         Ok(report)
@@ -73,13 +73,13 @@ impl BuildHost<'_> {
     async fn check(&self) -> Result<(), Failure> {
         let is_name = !self.name.starts_with('-') && !self.name.contains(char::is_whitespace);
         if !is_name {
-            return Err(self.unfit("it is no name of a host".to_owned()));
+            return Err(self.unfit("not a valid host name".to_owned()));
         }
         let said = self.run(&["gpuaas", "--version"], "", ANSWER_LIMIT).await?;
         let wanted = concat!("gpuaas ", env!("CARGO_PKG_VERSION"));
         match said.lines().next().unwrap_or_default().starts_with(wanted) {
             true => Ok(()),
-            false => Err(self.unfit(format!("it has {:?}, and this is {wanted}", said.trim()))),
+            false => Err(self.unfit(format!("found {:?}, expected {wanted}", said.trim()))),
         }
     }
 
@@ -96,9 +96,10 @@ impl BuildHost<'_> {
         {
             let said = failure.problem.detail;
             let user = self.name.split_once('@').map_or("the user", |(user, _)| user);
-            let detail = format!("{user} is not root there, and sudo refuses: {said}");
+            let detail = format!("{user} is not root on the host, and sudo failed: {said}");
             return Err(self.unfit(detail).hint(
-                "add to its sudoers: USER ALL=(root) NOPASSWD: PATH-OF-gpuaas, /usr/bin/cat; or name root@HOST",
+                "add to sudoers on the host: USER ALL=(root) NOPASSWD: PATH-OF-gpuaas, \
+                 /usr/bin/cat; or use root@HOST",
             ));
         }
         Ok(["sudo", "-n", "--", &path].map(str::to_owned).to_vec())
@@ -145,7 +146,7 @@ impl BuildHost<'_> {
         };
         let unwritable = |error: std::io::Error| {
             Failure::local(CommandCode::ImageUnwritable, format!("{artifact}: {error}"))
-                .hint("make room, or choose another folder with --upload-staging-dir")
+                .hint("free up space, or choose another folder with --upload-staging-dir")
         };
         std::fs::create_dir_all(folder).map_err(unwritable)?;
         let file = tempfile::NamedTempFile::new_in(folder).map_err(unwritable)?;
@@ -168,7 +169,7 @@ impl BuildHost<'_> {
         if copied != (outcome.digest.clone(), outcome.size_bytes) {
             let (digest, bytes) = copied;
             return Err(self.unfit(format!(
-                "{bytes} bytes with sha256 {digest} came, and {} with {} were built",
+                "received {bytes} bytes with sha256 {digest}, expected {} with {}",
                 outcome.size_bytes, outcome.digest
             )));
         }
@@ -178,7 +179,8 @@ impl BuildHost<'_> {
 
     fn unfit(&self, detail: String) -> Failure {
         Failure::local(CommandCode::ImageBuildHostUnfit, format!("{}: {detail}", self.name)).hint(
-            "install this version of gpuaas there, or build here: unset PLATFORM_CONTROL_SSH_HOST",
+            "install this version of gpuaas on the host, or unset PLATFORM_CONTROL_SSH_HOST to \
+             build here",
         )
     }
 
@@ -187,7 +189,7 @@ impl BuildHost<'_> {
     }
 
     fn silent(&self, limit: Duration) -> Failure {
-        self.unfit(format!("it did not end within {} s", limit.as_secs()))
+        self.unfit(format!("the command did not finish within {} s", limit.as_secs()))
     }
 
     /// A command that failed there: its own problem where it printed one, else what ssh said.
@@ -200,7 +202,10 @@ impl BuildHost<'_> {
         }
         let failure =
             Failure::local(CommandCode::ImageBuildFailed, format!("{}: {last}", self.name));
-        failure.hint("mend there what it says; layers that are done are kept")
+        failure.hint(
+            "fix the reported problem on the host, and repeat the command; finished layers are \
+             kept",
+        )
     }
 }
 
@@ -324,7 +329,7 @@ echo "{\"name\": \"h\", \"digest\": \"$digest\", \"input_digest\": \"i\", \"size
         program("sudo", "#!/bin/sh\necho sudo: a password is required >&2\nexit 1\n");
         let failure = rig.build("hpcadmin@b7", "").await.unwrap_err();
         assert_eq!(failure.code(), "image_build_host_unfit", "{failure}");
-        assert!(failure.problem.detail.contains("hpcadmin is not root there"), "{failure}");
+        assert!(failure.problem.detail.contains("hpcadmin is not root on the host"), "{failure}");
         assert!(failure.problem.hint.contains("NOPASSWD"), "{failure}");
         assert!(!rig.folder.path().join("asked").exists(), "nothing is built before that");
         program(
@@ -347,9 +352,9 @@ echo "{\"name\": \"h\", \"digest\": \"$digest\", \"input_digest\": \"i\", \"size
             GPUAAS.replace("mv \"$2.there\"", "echo more >>\"$2.there\"; mv \"$2.there\"");
         let silent = GPUAAS.replace("echo \"{", "echo \"[");
         for (gpuaas, wanted) in [
-            (other.as_str(), "it has \"gpuaas 0.0.1\""),
-            (&damaged, "came, and 5 with"),
-            (&silent, "no report of a build"),
+            (other.as_str(), "found \"gpuaas 0.0.1\""),
+            (&damaged, ", expected 5 with"),
+            (&silent, "invalid build report"),
             ("#!/bin/sh\necho no such user >&2\nexit 255\n", "no such user"),
         ] {
             let rig = Rig::new(gpuaas);
@@ -364,7 +369,7 @@ echo "{\"name\": \"h\", \"digest\": \"$digest\", \"input_digest\": \"i\", \"size
         assert!(failure.problem.detail.contains("no room"), "{failure}");
         for host in ["-oProxyCommand=x", "a b"] {
             let failure = rig.build(host, "").await.unwrap_err();
-            assert!(failure.problem.detail.contains("no name of a host"), "{failure}");
+            assert!(failure.problem.detail.contains("not a valid host name"), "{failure}");
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
     SigningKey::from_pem(&read_file(path)?).map_err(|error| {
         let detail = format!("{}: {error}", path.display());
         Failure::usage(CommandCode::FileUnreadable, detail)
-            .hint("name a private key that `gpuaas bundle key FILE` has made")
+            .hint("use a private key created by `gpuaas bundle key FILE`")
     })
 }
 
@@ -59,7 +59,7 @@ pub(super) fn archive_digest(file: &Path) -> Result<String, Failure> {
     let digest = fs::File::open(file).and_then(|file| maas_upload::digest_of(&file));
     let digest = digest.map_err(|error| {
         Failure::local(CommandCode::ImageUnreadable, format!("{}: {error}", file.display()))
-            .hint("name an archive that is there, such as one of `gpuaas image build RECIPE`")
+            .hint("use an existing archive, such as one built with `gpuaas image build RECIPE`")
     })?;
     Ok(digest.sha256)
 }
@@ -78,9 +78,12 @@ pub(super) fn write_statement(
 ) -> Result<PathBuf, Failure> {
     let (name, key, digest) = (base_name(file), signing_key(key)?, archive_digest(file)?);
     if digest != tried {
-        let detail = format!("{} had sha256 {tried}, and has {digest}", file.display());
+        let detail = format!(
+            "{} changed during the check: sha256 was {tried}, now it is {digest}",
+            file.display()
+        );
         return Err(Failure::local(CommandCode::ImageChanged, detail)
-            .hint("let nobody write the file, and send the same command again"));
+            .hint("make sure that nothing writes to the file, and repeat the command"));
     }
     let mut predicate = predicate.clone();
     if let Some(fields) = predicate.as_object_mut() {
@@ -172,9 +175,9 @@ fn shown(path: PathBuf, digest: &str, trusted: &[TrustedKey]) -> ShownStatement 
 pub(super) fn trusted_keys(texts: &[String]) -> Result<Vec<TrustedKey>, Failure> {
     let key = |text: &String| {
         let key: PublicKey = text.parse().map_err(|error: SignatureError| {
-            let title = "This is no public key";
+            let title = "Invalid public key";
             Failure::coded(Exit::Usage, error.code(), title, format!("--trust {text}: {error}"))
-                .hint("name a public key as `gpuaas bundle key FILE` printed it")
+                .hint("use a public key as printed by `gpuaas bundle key FILE`")
         })?;
         Ok(TrustedKey { name: key.id(), key, until: None })
     };
@@ -210,6 +213,6 @@ pub(super) fn write_beside(path: &Path, text: &str) -> Result<(), Failure> {
     });
     written.map_err(|error| {
         Failure::local(CommandCode::ImageUnwritable, format!("{}: {error}", path.display()))
-            .hint("make the archive's folder writable, and make room in it")
+            .hint("make the archive's folder writable, and free up space there")
     })
 }

@@ -116,7 +116,7 @@ pub(super) async fn run(args: &ImageUploadArgs, terminal: &mut Terminal) -> Resu
         let kind = (format!("{}.upload", args.site), UPLOAD_PREDICATE);
         let written =
             write_statement(&args.file, (&kind.0, kind.1), key, (&report.sha256, &predicate))?;
-        terminal.message(&format!("{} says so", written.display()));
+        terminal.message(&format!("wrote the signed statement {}", written.display()));
     }
     print(&report, args.json, terminal)
 }
@@ -219,7 +219,7 @@ fn verdict(
     let Some(file_type) = ImageFileType::find(&wanted.file_type) else {
         let name = &wanted.file_type;
         terminal.message(&format!(
-            "the lint knows no files of type {name}; an approval needs a reason"
+            "cannot check files of type {name}; approving the image will need a reason"
         ));
         return Ok(None);
     };
@@ -236,11 +236,12 @@ fn verdict(
     match (lint::faulty(&wanted.file, &verdict), &wanted.lint_waiver) {
         (Err(failure), None) => {
             return Err(failure.hint(
-                "`gpuaas image lint FILE` names each fix; or upload it with `--lint-waiver WHY`",
+                "run `gpuaas image lint FILE` to see each fix, or upload the image with \
+                 `--lint-waiver WHY`",
             ));
         }
         (Err(failure), Some(reason)) => {
-            terminal.message(&format!("{failure}; uploaded all the same: {reason}"));
+            terminal.message(&format!("{failure}; uploading anyway: {reason}"));
         }
         (Ok(()), _) => {}
     }
@@ -290,14 +291,15 @@ async fn record(
         if failure.code() == ProblemCode::ImageTransitionRefused.as_str() {
             // The same file was uploaded before, and its record is past that.
             terminal.message(&format!(
-                "the control plane has a record of this image already: `gpuaas image show {name} --site {}`",
+                "the control plane already has a record of this image: see `gpuaas image show \
+                 {name} --site {}`",
                 report.site
             ));
             return;
         }
         terminal.message(&format!(
-            "the control plane did not write the upload down ({}): `gpuaas image approve {name} \
-             --site {} --reason WHY` does that, too",
+            "the control plane did not record the upload ({}): `gpuaas image approve {name} \
+             --site {} --reason WHY` records it, too",
             failure.code(),
             report.site
         ));
@@ -374,7 +376,7 @@ fn upload_failure(error: &UploadError) -> Failure {
 
 fn region_failure(error: &maas_client::Error) -> Failure {
     Failure::local(CommandCode::ImageUploadRefused, error.to_string())
-        .hint("look at --maas-url and --api-key-file, which holds CONSUMER:TOKEN:SECRET; `gpuaas doctor` asks the regions of all sites")
+        .hint("check --maas-url and --api-key-file, which holds CONSUMER:TOKEN:SECRET; `gpuaas doctor` checks the regions of all sites")
 }
 
 /// The wall clock, for an upload.

@@ -80,7 +80,7 @@ async fn replace(
         return Err(store_failure(error));
     }
     fs::rename(&beside, &path).map_err(|error| {
-        let detail = format!("the new token counts and is in {}: {error}", beside.display());
+        let detail = format!("the new token is valid, but is in {}: {error}", beside.display());
         failed(io::Error::other(detail))
     })?;
     Ok(token)
@@ -109,10 +109,10 @@ pub(crate) async fn reset(
         _ => None,
     };
     if let Some(path) = missing {
-        let detail = format!("{} is not there", path.display());
+        let detail = format!("{} does not exist", path.display());
         return Err(Failure::usage(CommandCode::NothingToReset, detail).hint(
-            "run it on the control plane's host, and name what `gpuaas serve` is started with: \
-             `gpuaas token reset --data DIR --reason TEXT`, with --database URL where it has one",
+            "run the command on the control plane's host with the same options as `gpuaas serve`: \
+             `gpuaas token reset --data DIR --reason TEXT`, with --database URL if you use it",
         ));
     }
     let store = preflight::open_store((&url, embedded.as_deref()), data, keys, &[]).await?;
@@ -125,15 +125,13 @@ pub(crate) async fn reset(
 pub(crate) fn unknown(path: &Path) -> String {
     let file = path.display();
     let cause = if path.exists() {
-        format!("{file} holds a token that this database does not know")
+        format!("{file} contains a token that is not in this database")
     } else {
-        format!(
-            "the admin token was made by another control plane of this database, or {file} is lost"
-        )
+        format!("another control plane of this database created the admin token, or {file} is lost")
     };
     format!(
-        "{cause}; `gpuaas token reset --data DIR --reason TEXT` on this host makes \
-         another, and the one before ends"
+        "{cause}; run `gpuaas token reset --data DIR --reason TEXT` on this host to replace the \
+         token and revoke the former one"
     )
 }
 
@@ -145,8 +143,8 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
         Err(error) => {
             let detail = format!("{}: {error}", path.display());
             Err(Failure::local(CommandCode::AdminTokenUnreadable, detail).hint(
-                "let this user read it; where it is damaged, \
-                 `gpuaas token reset --data DIR --reason TEXT` makes another",
+                "make it readable for this user; if it is damaged, replace it with `gpuaas token \
+                 reset --data DIR --reason TEXT`",
             ))
         }
     }

@@ -14,10 +14,10 @@ pub(super) async fn run(store: Store, clock: &dyn Clock, stop: CancellationToken
     while !stop.is_cancelled() {
         match store.chain_audit().await {
             Ok(_) => is_failing = false,
-            Err(error) if is_failing => tracing::debug!(%error, "the audit is not chained"),
+            Err(error) if is_failing => tracing::debug!(%error, "cannot extend the audit chain"),
             Err(error) => {
                 is_failing = true;
-                tracing::error!(%error, "the audit is not chained; trying again");
+                tracing::error!(%error, "cannot extend the audit chain; retrying");
             }
         }
         let next = clock.now().plus_seconds(INTERVAL_SECONDS);

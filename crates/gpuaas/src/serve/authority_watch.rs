@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use gpuaas_api::load_authorities;
@@ -21,6 +22,26 @@ use super::{nodes, operators};
 /// Seconds between two looks.
 const INTERVAL_SECONDS: f64 = 1.0;
 
+/// Longest time in which a connection is made, as the agent has it.
+const CONNECT_SECONDS: u64 = 5;
+
+/// A client that trusts what a node trusts: `ca_pem`, and with `system` the system's authorities too.
+fn node_client(ca_pem: Option<&[u8]>, system: bool) -> Result<reqwest::Client, String> {
+    gpuaas_client::install_cryptography();
+    let setup = |error: reqwest::Error| fetch::with_causes(&error);
+    let certificates =
+        ca_pem.map(reqwest::Certificate::from_pem_bundle).transpose().map_err(setup)?;
+    let certificates = certificates.unwrap_or_default();
+    let builder = reqwest::Client::builder()
+        .connect_timeout(Duration::from_secs(CONNECT_SECONDS))
+        .redirect(reqwest::redirect::Policy::none());
+    let builder = match system {
+        true => builder.tls_certs_merge(certificates),
+        false => builder.tls_certs_only(certificates),
+    };
+    builder.build().map_err(setup)
+}
+
 /// Clients for the own URLs, one for each trust of nodes. What nodes trust changes rarely, so the few that
 /// were used last are kept.
 #[derive(Default)]
@@ -35,13 +56,12 @@ impl OwnHttp {
             return Ok(client.clone());
         }
         let pem = trust.pem.as_deref().map(str::as_bytes);
-        let client = gpuaas_node_agent::protocol::http_client(pem, trust.system)
+        let client = node_client(pem, trust.system)
             // A system without authorities trusts nobody beside them.
-            .or_else(|error| match trust.system {
-                true => gpuaas_node_agent::protocol::http_client(pem, false),
-                false => Err(error),
-            })
-            .map_err(|error| format!("a node cannot use what it is told to trust: {error}"))?;
+            .or_else(|error| if trust.system { node_client(pem, false) } else { Err(error) })
+            .map_err(|error| {
+                format!("nodes cannot use the certificate authorities they should trust: {error}")
+            })?;
         let mut clients = self.0.write();
         if clients.len() >= MOST_CLIENTS {
             clients.remove(0);
@@ -109,7 +129,10 @@ impl AuthorityWatch {
         let mut seen: Option<Seen> = None;
         while !stop.is_cancelled() {
             if let Err(error) = self.refresh(&mut seen).await {
-                tracing::warn!(error, "the certificate authority is not followed; trying again");
+                tracing::warn!(
+                    error,
+                    "cannot check the certificate authority for changes; retrying"
+                );
             }
             let next = RealClock.now().plus_seconds(INTERVAL_SECONDS);
             tokio::select! {

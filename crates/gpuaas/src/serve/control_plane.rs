@@ -48,7 +48,7 @@ pub(super) async fn run(
             Err(error) if error.code() == CommandCode::SchemaContracted.as_str() => {
                 return Err(error);
             }
-            Err(error) => tracing::warn!(%error, "the lease of this control plane is not renewed"),
+            Err(error) => tracing::warn!(%error, "cannot renew the lease of this control plane"),
         }
         match store.check_master_keys().await {
             Ok(()) => {}
@@ -57,15 +57,15 @@ pub(super) async fn run(
                 tracing::error!(code, hint, "{error}");
                 return Err(error);
             }
-            Err(error) => tracing::warn!(%error, "which master key seals could not be read"),
+            Err(error) => tracing::warn!(%error, "cannot check which master key seals"),
         }
         match store.finish_migrations().await {
             Ok(0) => {}
             Ok(waiting) => tracing::info!(
                 waiting,
-                "migrations wait until control planes of an older version are gone"
+                "migrations wait until control planes of an older version have stopped"
             ),
-            Err(error) => tracing::warn!(%error, "migrations that waited are not made"),
+            Err(error) => tracing::warn!(%error, "cannot run the waiting migrations"),
         }
     }
 }
@@ -75,7 +75,7 @@ pub(super) async fn withdraw(store: &Store) {
     if store.engine() == "postgresql"
         && let Err(error) = store.withdraw_control_plane().await
     {
-        tracing::warn!(%error, "this control plane counts as running for another minute");
+        tracing::warn!(%error, "this control plane still counts as running for a minute");
     }
 }
 

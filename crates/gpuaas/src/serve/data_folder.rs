@@ -22,10 +22,10 @@ pub(super) fn unwritable(dir: &Path, error: &io::Error) -> Failure {
     let detail = format!("{}: {error}", dir.display());
     if error.kind() == io::ErrorKind::StorageFull {
         return Failure::local(CommandCode::DataDiskFull, detail)
-            .hint("make room there, then start again; nothing was lost");
+            .hint("free up space there, then restart; no data was lost");
     }
     Failure::local(CommandCode::DataUnwritable, detail)
-        .hint("let this user write there, or name another folder with --data")
+        .hint("make the folder writable for this user, or choose another one with --data")
 }
 
 /// URL of the database: the file in `data` where no other one is named.

@@ -47,7 +47,7 @@ impl BothLimits {
                 files,
                 operators = operators.get(Limit::Connections),
                 nodes = nodes.get(Limit::Connections),
-                "fewer connections than the limits say: the process may not open more files \
+                "fewer connections than configured: the process cannot open more files \
                  (LimitNOFILE= of systemd, `ulimit -n`)"
             );
         }
@@ -76,7 +76,7 @@ pub(super) fn raise_open_files() -> u64 {
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum.unwrap_or(u64::MAX),
         Err(error) => {
-            tracing::debug!(%error, "the limit of open files stays as it is");
+            tracing::debug!(%error, "cannot raise the limit of open files");
             limit.current.unwrap_or(u64::MAX)
         }
     }

@@ -90,9 +90,9 @@ async fn prepare(
     let Some(rest) = advertise.strip_prefix("https://") else {
         return Err(Failure::usage(
             CommandCode::AdvertiseNotHttps,
-            format!("--advertise {advertise} is no https URL"),
+            format!("--advertise {advertise} is not an https URL"),
         )
-        .hint("give the URL of the node listener, such as https://ADDRESS:8443"));
+        .hint("use the URL of the node listener, such as https://ADDRESS:8443"));
     };
     let names = names([host(rest).to_owned()], address.ip());
     let authority = authority(store, options).await?;
@@ -138,6 +138,6 @@ async fn authority(store: &Store, options: &TlsOptions) -> Result<Arc<dyn Author
         AuthoritySetError::Store(error) => store_failure(error),
         AuthoritySetError::Authority(error) => failed(error),
     })?;
-    let none = || failed(AuthorityError::Broken("none of them signs".to_owned()));
+    let none = || failed(AuthorityError::Broken("no certificate authority can sign".to_owned()));
     Ok(Arc::new(loaded.ok_or_else(none)?))
 }

@@ -10,8 +10,8 @@ use gpuaas_types::codes::CommandCode;
 use super::nodes::NodeListenerOptions;
 use crate::master_key::{KEY_FILE, KeySource, MasterKeySources, key_missing};
 
-const START: &str = "start it with an address that nodes reach: `gpuaas serve --node-listen \
-     0.0.0.0:8443 --advertise https://ADDRESS:8443`";
+const START: &str = "use an address that nodes can reach: `gpuaas serve --node-listen \
+                     0.0.0.0:8443 --advertise https://ADDRESS:8443`";
 
 /// Refuses a URL for nodes that names no host, such as that of `--node-listen 0.0.0.0:8443`.
 ///
@@ -26,7 +26,7 @@ pub(super) fn url_names_a_host(
     if HostScope::of_url(&url) != HostScope::Unspecified {
         return Ok(());
     }
-    let detail = format!("{url} is an address to listen on, and none to reach");
+    let detail = format!("{url} is a listen address, which nodes cannot connect to");
     Err(Failure::usage(CommandCode::AdvertiseMissing, detail).hint(START))
 }
 
@@ -43,8 +43,7 @@ pub(super) async fn nodes_reach(store: &Store, url: &str) -> Result<(), Failure>
         sites.iter().find(|site| HostScope::of_url(&site.spec.url) == HostScope::Elsewhere);
     let Some(site) = elsewhere else { return Ok(()) };
     let detail = format!(
-        "they would be told {url}, which only this host can reach, and the region of site {} is \
-         at {}",
+        "nodes would get {url}, which only this host can reach, but the region of site {} is at {}",
         site.spec.name, site.spec.url
     );
     Err(Failure::usage(CommandCode::AdvertiseLoopback, detail).hint(START))
@@ -57,11 +56,10 @@ pub(super) async fn nodes_reach(store: &Store, url: &str) -> Result<(), Failure>
 /// `database_insecure`; `database_url_invalid`.
 pub(crate) fn database_is_verified(url: &str, anyway: &str) -> Result<(), Failure> {
     let Some(host) = insecure_database_host(url).map_err(store_failure)? else { return Ok(()) };
-    let detail =
-        format!("PostgreSQL at {host} is not on this host, and sslmode is not verify-full");
+    let detail = format!("PostgreSQL at {host} is on another host, but sslmode is not verify-full");
     Err(Failure::usage(CommandCode::DatabaseInsecure, detail).hint(format!(
-        "add `?sslmode=verify-full&sslrootcert=FILE` to the URL; where nobody else is on the way, \
-         `{anyway}`"
+        "add `?sslmode=verify-full&sslrootcert=FILE` to the URL; if you trust the network path, \
+         use `{anyway}`"
     )))
 }
 

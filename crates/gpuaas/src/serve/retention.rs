@@ -39,10 +39,14 @@ impl Retention {
                 match self.apply(&store, *table, now).await {
                     Ok(0) => {}
                     Ok(rows) => {
-                        tracing::info!(table = table.as_str(), rows, "old rows were exported");
+                        tracing::info!(
+                            table = table.as_str(),
+                            rows,
+                            "exported and deleted old rows"
+                        );
                     }
                     Err(error) => {
-                        tracing::error!(%error, table = table.as_str(), "old rows are kept");
+                        tracing::error!(%error, table = table.as_str(), "cannot export old rows");
                     }
                 }
             }

@@ -43,13 +43,15 @@ pub(super) fn read(path: impl AsRef<Path>) -> Result<String, Failure> {
 
 fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Failure {
     let detail = format!("{}: {why}", path.display());
-    Failure::local(CommandCode::ServerCertificateUnusable, detail)
-        .hint("give PEM: a chain with the leaf first, its key, and what clients shall trust")
+    Failure::local(CommandCode::ServerCertificateUnusable, detail).hint(
+        "use PEM files: a chain with the leaf first, its key, and the authorities that clients \
+         trust",
+    )
 }
 
 /// An authority that cannot be used.
 pub(super) fn of_authority(error: &AuthorityError) -> Failure {
-    let title = "The certificate authority cannot be used";
+    let title = "Cannot use the certificate authority";
     Failure::coded(Exit::Local, error.code().as_str(), title, error.to_string())
         .hint("check --authority-command and --authority-anchor-file")
 }
@@ -126,7 +128,7 @@ fn from_files(files: &ServerFiles) -> Result<CertifiedKey, Failure> {
         CertificateDer::pem_slice_iter(read(&files.certificate)?.as_bytes()).collect();
     let chain = chain.map_err(|error| unusable(&files.certificate, &error))?;
     if chain.is_empty() {
-        return Err(unusable(&files.certificate, &"there is no certificate in it"));
+        return Err(unusable(&files.certificate, &"the file contains no certificate"));
     }
     let key = PrivateKeyDer::from_pem_slice(read(&files.key)?.as_bytes())
         .map_err(|error| unusable(&files.key, &error))?;
@@ -173,14 +175,14 @@ impl Upkeep {
             Ok((certified, at)) => {
                 self.at = at;
                 if certified.cert != self.shown {
-                    tracing::info!("a listener has another certificate");
+                    tracing::info!("replaced a listener's certificate");
                     self.shown = certified.cert.clone();
                     self.certificate.replace(certified);
                 }
             }
             // The one that is there goes on; one of the authority has a third of its life left.
             Err(error) => {
-                tracing::error!(%error, "a listener's certificate is not replaced");
+                tracing::error!(%error, "cannot replace a listener's certificate");
                 self.at = RealClock.now().plus_seconds(self.source.look_seconds());
             }
         }

@@ -39,13 +39,17 @@ impl ActivatedSockets {
             let slot = match name {
                 OPERATORS => &mut sockets.operators,
                 NODES => &mut sockets.nodes,
-                _ => return Err(invalid(format!("a socket is called {name:?}"))),
+                _ => {
+                    return Err(invalid(format!(
+                        "unknown socket name {name:?}: expected operators or nodes"
+                    )));
+                }
             };
             if slot.is_some() {
-                return Err(invalid(format!("two sockets are called {name}")));
+                return Err(invalid(format!("two sockets are named {name}")));
             }
             let listener = passed.take_tcp_listener(index);
-            *slot = listener.map_err(|error| invalid(format!("the socket {name}: {error}")))?;
+            *slot = listener.map_err(|error| invalid(format!("socket {name}: {error}")))?;
         }
         Ok(sockets)
     }
@@ -63,12 +67,12 @@ impl ActivatedSockets {
 
 fn address(name: &str, listener: Option<&TcpListener>) -> Result<Option<SocketAddr>, Failure> {
     let found = listener.map(TcpListener::local_addr).transpose();
-    found.map_err(|error| invalid(format!("the socket {name}: {error}")))
+    found.map_err(|error| invalid(format!("socket {name}: {error}")))
 }
 
 fn invalid(detail: String) -> Failure {
     Failure::usage(CommandCode::SocketActivationInvalid, detail).hint(
-        "a socket unit has one ListenStream=ADDRESS:PORT and FileDescriptorName=operators or nodes, as \
-         gpuaas-operators.socket and gpuaas-nodes.socket do",
+        "set one ListenStream=ADDRESS:PORT and FileDescriptorName=operators or nodes in each \
+         socket unit, as in gpuaas-operators.socket and gpuaas-nodes.socket",
     )
 }

@@ -109,7 +109,7 @@ async fn a_lost_admin_token_is_replaced_where_that_is_asked_for() {
     fs::write(&file, "gpadmin_other\n").unwrap();
     let handle = started(options(dir.path())).await;
     assert_eq!(handle.admin_token, None);
-    assert!(super::admin_token::unknown(&file).contains("does not know"));
+    assert!(super::admin_token::unknown(&file).contains("is not in this database"));
     handle.shutdown().await;
     fs::remove_file(&file).unwrap();
     let handle = started(options(dir.path())).await;

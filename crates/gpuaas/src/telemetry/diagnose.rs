@@ -19,23 +19,23 @@ pub async fn run(args: &ShowArgs, terminal: &mut Terminal) -> Result<(), Failure
         return Ok(());
     }
     let detail = format!("{}: {}", report.hostname, report.text);
-    let title = "The telemetry of the node cannot be read";
+    let title = "Cannot read the telemetry of the node";
     Err(Failure::coded(Exit::Parked, report.verdict.as_str(), title, detail)
         .hint(&report.next_action))
 }
 
 fn draw(report: &TelemetryReport, style: Style) -> String {
     let address = match (&report.address, &report.address_from) {
-        (Some(address), Some(from)) => format!("{address}, says {from}"),
+        (Some(address), Some(from)) => format!("{address}, according to {from}"),
         _ => String::new(),
     };
     let gate = report.gate.as_ref().map_or_else(
-        || "the agent never spoke of it".to_owned(),
+        || "never reported by the agent".to_owned(),
         |gate| {
             let red: Vec<&str> = gate.failing.iter().map(|check| check.name.as_str()).collect();
-            let (word, age) = (if gate.open { "open" } else { "shut" }, gate.age_seconds);
+            let (word, age) = (if gate.open { "open" } else { "closed" }, gate.age_seconds);
             let red = if red.is_empty() { String::new() } else { format!(": {}", red.join(", ")) };
-            format!("{word}, said {age:.0} s ago{red}")
+            format!("{word}, reported {age:.0} s ago{red}")
         },
     );
     let mut text = output::fields(&[
@@ -77,7 +77,7 @@ mod tests {
         let red = GateCheck {
             name: "unit nginx.service".to_owned(),
             passed: false,
-            expected: "that it is active".to_owned(),
+            expected: "active".to_owned(),
             seen: "failed".to_owned(),
             reason: String::new(),
             blocks: Vec::new(),

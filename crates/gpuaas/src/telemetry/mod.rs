@@ -127,7 +127,7 @@ fn script(args: &ConvergeTelemetryArgs) -> Result<String, Failure> {
     }
     let values = manifest.resolve(&set).map_err(|error| {
         Failure::usage(CommandCode::NetworkInvalid, error.to_string())
-            .hint("write it as 10.177.0.0/16")
+            .hint("use a network such as 10.177.0.0/16")
     })?;
     let mut text = "set -euo pipefail\nwork=$(mktemp -d)\ntrap 'rm -rf -- \"$work\"' EXIT\n\
                     mkdir -p -- \"$work/phases\" \"$work/files/netdata\"\n"
@@ -183,9 +183,11 @@ async fn send(mut command: Command, script: &str, limit: Duration) -> Result<Out
         child.wait_with_output().await
     };
     let ended = timeout(limit, ended).await.map_err(|_| {
-        let text = format!("the host was not done in {} s", limit.as_secs());
-        Failure::new(Exit::TimedOut, CommandCode::TookTooLong, text)
-            .hint("run it again, it goes on where it was; --timeout SECONDS waits longer")
+        let text = format!("the host did not finish within {} s", limit.as_secs());
+        Failure::new(Exit::TimedOut, CommandCode::TookTooLong, text).hint(
+            "repeat the command, which resumes where it stopped; use --timeout SECONDS to wait \
+             longer",
+        )
     })?;
     ended.map_err(|error| Failure::local(CommandCode::SshMissing, error.to_string()))
 }
@@ -225,19 +227,18 @@ fn failure(
     if output.status.code() == Some(SSH_FAILED) && report.diagnoses.is_empty() {
         return Some(
             Failure::new(Exit::Unreachable, CommandCode::HostUnreachable, at)
-                .hint("--ssh-option StrictHostKeyChecking=accept-new takes a new host key"),
+                .hint("use --ssh-option StrictHostKeyChecking=accept-new to accept a new host key"),
         );
     }
     if last.contains("sudo:") {
         return Some(
             Failure::local(CommandCode::SudoRefused, at)
-                .hint("log in as root, or let the user sudo without a password"),
+                .hint("log in as root, or allow the user to run sudo without a password"),
         );
     }
-    Some(
-        Failure::local(CommandCode::TelemetryNotConverged, at)
-            .hint("what was changed stays; mend what the host says and run it again"),
-    )
+    Some(Failure::local(CommandCode::TelemetryNotConverged, at).hint(
+        "fix the problem that the host reports, and repeat the command; changes made so far stay",
+    ))
 }
 
 impl ConvergeReport {

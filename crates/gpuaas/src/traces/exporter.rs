@@ -57,12 +57,12 @@ pub(crate) struct RunningExporter {
 /// Makes a pipe to the collector at `endpoint`, the base address of OTLP over HTTP.
 ///
 /// # Errors
-/// `command_line_invalid` where it is no http or https URL; `http_unavailable`.
+/// `command_line_invalid` where it is not an http or https URL; `http_unavailable`.
 pub(crate) fn pipe(endpoint: &str, resource: Resource) -> Result<TracePipe, Failure> {
     let url = traces_url(endpoint).ok_or_else(|| {
-        let detail = format!("{endpoint:?} is no http or https URL");
+        let detail = format!("{endpoint:?} is not an http or https URL");
         Failure::usage(CommandCode::CommandLineInvalid, detail)
-            .hint("write it as http://127.0.0.1:4318 in --otlp-endpoint")
+            .hint("use a URL such as http://127.0.0.1:4318 with --otlp-endpoint")
     })?;
     install_cryptography();
     let client = Client::builder()
@@ -151,7 +151,7 @@ impl TraceExporter {
             Err(error) => chain(&error.without_url()),
         };
         if self.counters.note_failed(count) {
-            tracing::warn!(why = refused, "the collector of traces does not take them");
+            tracing::warn!(why = refused, "the trace collector does not accept traces");
         }
     }
 }

@@ -132,7 +132,7 @@ fn a_killed_lab_goes_on() {
     let second = lab(&folder, &["--json"]);
     let text = stderr(&second);
     assert!(second.status.success(), "{text}");
-    assert!(text.contains("resuming the lab of 4 machines"), "{text}");
+    assert!(text.contains("resuming the lab with 4 machines"), "{text}");
     let object = object(&second);
     assert_eq!((&object["nodes"], &object["active"]), (&Value::from(4), &Value::from(4)));
     assert_eq!((&object["orphans"], &object["double_deploys"]), (&Value::from(0), &Value::from(0)));
@@ -174,7 +174,11 @@ fn scenario_report(output: &Output) -> String {
             words[at] = "N";
         }
     }
-    let text = words.join(" ").replace("was remembered, by admin\n", "was remembered\n");
+    let text = words
+        .join(" ")
+        .replace(", changed by admin\n", "\n")
+        .replace(gpuaas_types::built_in_bundle!("h200-ib"), "h200-ib@VERSION")
+        .replace(gpuaas_types::built_in_bundle!("h200-slice-vm"), "h200-slice-vm@VERSION");
     let mut parts = text.split(PREFIX);
     let first = parts.next().unwrap().to_owned();
     parts.fold(first, |text, rest| {

@@ -25,6 +25,7 @@ mod readme;
 mod replicas;
 mod rolling;
 mod secrets;
+mod secrets_of_programs;
 mod systemd;
 mod tls;
 mod traces;

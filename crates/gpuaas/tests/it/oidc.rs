@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::planted_secrets::{Planted, files};
 use gpuaas_testkit::processes::{Server, agent, gpuaas};
 
 /// Version that was tried.
@@ -90,6 +91,7 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let (data, agent) = (dir.path().join("data"), agent());
         let line = [
+            "--log=trace",
             "serve",
             "--listen=127.0.0.1:0",
             "--node-listen=127.0.0.1:0",
@@ -162,6 +164,23 @@ impl Rig {
     }
 }
 
+/// The control plane has none of the tokens in its data folder or in its log.
+fn tokens_are_with_their_owner_alone(rig: &Rig, planted: &Planted) {
+    let named = |path: PathBuf| (path.display().to_string(), std::fs::read(&path).unwrap());
+    let is_small = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() <= 16 << 20);
+    let data = files(&rig.dir.path().join("data"));
+    let mut texts: Vec<_> = data.into_iter().filter(is_small).map(named).collect();
+    let log = rig.server.log();
+    assert!(log.contains("TRACE") && texts.len() >= 3, "{} files are searched", texts.len());
+    texts.push(("the log".to_owned(), log.into_bytes()));
+    assert_eq!(planted.found_among(&texts), Vec::<String>::new());
+    // The search finds what is there.
+    let settings =
+        files(&rig.dir.path().join("settings")).into_iter().map(named).collect::<Vec<_>>();
+    let found = planted.found_among(&settings);
+    assert!(found.iter().any(|found| found.starts_with("token for renewal in ")), "{found:?}");
+}
+
 #[test]
 fn people_sign_in_at_a_real_provider_whose_keys_change_meanwhile() {
     let Some(rig) = Rig::start() else { return };
@@ -213,6 +232,11 @@ fn people_sign_in_at_a_real_provider_whose_keys_change_meanwhile() {
     }
     println!("an old key is refused: sign_in_invalid");
     let refresh = rig.stored_login()["refresh"].as_str().unwrap().to_owned();
+    let mut planted = Planted::default();
+    planted.add("first token", &first);
+    planted.add("old token", &old);
+    planted.add("token for renewal", &refresh);
+    tokens_are_with_their_owner_alone(&rig, &planted);
     rig.good(&["logout"]);
     assert_eq!(rig.stored_login(), Value::Null);
     rig.bad(&["node", "list"], "token_missing");

@@ -3,7 +3,7 @@
 //! beside it, and a backup. Each is found where it belongs, sealed or hashed elsewhere, and nowhere in
 //! clear.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,12 +11,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gpuaas_store::{ExposeSecret as _, MasterKey, SecretString, Store};
+use gpuaas_types::secret_kinds::SecretKind;
 use serde_json::Value;
 
 use crate::secrets::{MANIFEST, SCRIPT};
 use crate::traces::Collector;
 use crate::vault::{SECRET_ID, Vault};
-use gpuaas_testkit::processes::Rig;
+use gpuaas_testkit::processes::{Rig, Server, until};
 
 /// Files of the data folder that are a secret, for their owner alone.
 const SECRET_FILES: [&str; 2] = ["admin-token", "master.key"];
@@ -26,7 +27,7 @@ const LARGEST: u64 = 16 << 20;
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Every file below `folder`.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
         if entry.file_type().unwrap().is_dir() {
@@ -38,26 +39,38 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What was planted, by what it is: as it is, and in base64.
-struct Planted(BTreeMap<&'static str, [String; 2]>);
+/// What was planted, by what it is: as it is, in base64, and in hexadecimal as PostgreSQL shows bytes.
+#[derive(Default)]
+pub(crate) struct Planted(BTreeMap<&'static str, [String; 3]>);
 
 impl Planted {
-    fn add(&mut self, what: &'static str, secret: &str) {
+    pub(crate) fn add(&mut self, what: &'static str, secret: &str) {
         let secret = secret.trim();
         assert!(secret.len() >= 12, "{what} is too short to be recognised");
         let encoded = STANDARD.encode(secret);
         let encoded = encoded.trim_end_matches('=').to_owned();
-        self.0.insert(what, [secret.to_owned(), encoded]);
+        let hex = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        self.0.insert(what, [secret.to_owned(), encoded, hex]);
     }
 
     /// The secrets that a text has in clear.
-    fn found_in(&self, text: &[u8]) -> Vec<&'static str> {
+    pub(crate) fn found_in(&self, text: &[u8]) -> Vec<&'static str> {
         let text = String::from_utf8_lossy(text);
         let found = self
             .0
             .iter()
             .filter(|(_, forms)| forms.iter().any(|form| text.contains(form.as_str())));
         found.map(|(what, _)| *what).collect()
+    }
+
+    /// The secrets that any of the texts has in clear, and where.
+    pub(crate) fn found_among(&self, texts: &[(String, Vec<u8>)]) -> Vec<String> {
+        let found = texts.iter().map(|(name, text)| (name, self.found_in(text)));
+        found
+            .flat_map(|(name, found)| {
+                found.into_iter().map(move |what| format!("{what} in {name}"))
+            })
+            .collect()
     }
 }
 
@@ -98,10 +111,14 @@ fn plant(rig: &Rig, planted: &mut Planted) {
 
     planted.add("BMC password", "hushed-bmc-password");
     write("bmc.pass", "hushed-bmc-password");
+}
+
+/// Gives the machine to the control plane, with its password; `more` says whether that is waited for.
+fn onboard(rig: &Rig, more: &str) {
     let ((mac, bmc), pass) = (rig.machine("j22u11"), rig.path("bmc.pass"));
     rig.good(&format!(
         "node onboard j22u11 --site lab --profile vault --bmc-address {bmc} --bmc-user admin \
-         --bmc-pass-file {pass} --mac {mac} --wait --timeout 120"
+         --bmc-pass-file {pass} --mac {mac} {more}"
     ));
 }
 
@@ -125,8 +142,8 @@ fn plant_of_host(hosts: &Path, planted: &mut Planted) {
 }
 
 /// A line in the midst of a key in PEM, which tells it from every other one.
-fn middle_of_pem(pem: &SecretString) -> String {
-    let text = pem.expose_secret().replace("\\n", "\n");
+pub(crate) fn middle_of_pem(pem: &str) -> String {
+    let text = pem.replace("\\n", "\n");
     let begin = text.find("PRIVATE KEY").unwrap();
     let lines = text[begin..].lines().skip(1);
     lines.map(str::trim).find(|line| line.len() >= 40).unwrap().to_owned()
@@ -141,12 +158,12 @@ fn plant_of_database(rig: &Rig, planted: &mut Planted) {
         let store = Store::open(&url, key).await.unwrap();
         let none = SecretString::from("proposed".to_owned());
         let signing = store.ensure_signing_key(&none).await.unwrap();
-        planted.add("bundle signing key", &middle_of_pem(&signing));
+        planted.add("bundle signing key", &middle_of_pem(signing.expose_secret()));
         let authority = store.ensure_node_authority(&none).await.unwrap();
-        planted.add("key of the authority", &middle_of_pem(&authority));
+        planted.add("key of the authority", &middle_of_pem(authority.expose_secret()));
         for task_key in store.task_keys().await.unwrap().keys {
             let secret = store.task_key_secret(&task_key.public_key).await.unwrap();
-            planted.add("task key", &middle_of_pem(&secret));
+            planted.add("task key", &middle_of_pem(secret.expose_secret()));
         }
         store.close().await;
     });
@@ -168,13 +185,19 @@ fn parameter(name: &str, run: &str) -> Option<String> {
 }
 
 /// The answers to every question of the API's document, whatever they are.
-fn every_answer(rig: &Rig, run: &str) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn every_answer(
+    server: &Server,
+    (data, authority): (&Path, Option<&str>),
+    run: &str,
+) -> Vec<(String, Vec<u8>)> {
     gpuaas_client::install_cryptography();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let url = rig.control_plane.value("listening").to_owned();
-    let token = fs::read_to_string(rig.path("data/admin-token")).unwrap();
+    let url = server.value("listening").to_owned();
+    let token = fs::read_to_string(data.join("admin-token")).unwrap();
+    let authority = authority.map(|pem| reqwest::Certificate::from_pem(pem.as_bytes()).unwrap());
     runtime.block_on(async {
-        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
+        let builder = reqwest::Client::builder().no_proxy().tls_certs_only(authority);
+        let client = builder.build().unwrap();
         let get = async |path: &str| {
             let request = client.get(format!("{url}{path}")).bearer_auth(token.trim());
             let mut bytes = Vec::new();
@@ -217,20 +240,23 @@ fn planted_secrets_are_found_sealed_and_nowhere_in_clear() {
     let options = vault.options(&["--log", "trace", "--otlp-endpoint", &collector.endpoint]);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut rig = Rig::both(&["--hosts-dir", hosts.path().to_str().unwrap()], &options);
-    let mut planted = Planted(BTreeMap::new());
+    let mut planted = Planted::default();
     plant(&rig, &mut planted);
+    onboard(&rig, "--wait --timeout 120");
     plant_in_vault(&rig, &vault, &mut planted);
     plant_of_host(hosts.path(), &mut planted);
     planted.add("admin token", &fs::read_to_string(rig.path("data/admin-token")).unwrap());
     planted.add("master key", &fs::read_to_string(rig.path("data/master.key")).unwrap());
 
     let run = rig.json("node show j22u11 -o json")["run"]["id"].as_str().unwrap().to_owned();
-    let mut texts = every_answer(&rig, &run);
+    let data = rig.dir.path().join("data");
+    let mut texts = every_answer(&rig.control_plane, (&data, None), &run);
     assert!(texts.len() > 30, "{} answers are not every one", texts.len());
     let well = texts.iter().filter(|(_, bytes)| !bytes.starts_with(b"{\"type\":")).count();
     assert!(well > 25, "{well} answers are no error");
     let (data, to, key) = (rig.path("data"), rig.path("backup"), rig.path("backup.key"));
     rig.good(&format!("backup --data {data} --to {to} --key-file {key}"));
+    planted.add("key of backups", &fs::read_to_string(&key).unwrap());
     // The database as it is while it is used, its log included.
     let read = |folder: &str| {
         // Of the artifacts, the agent's executable is the one that is large.
@@ -260,4 +286,44 @@ fn planted_secrets_are_found_sealed_and_nowhere_in_clear() {
     }
     assert_eq!(clear, Vec::<String>::new());
     assert!(planted.0.len() >= 15, "{:?}", planted.0.keys());
+}
+
+/// What MAAS keeps of a deployment, with every part of it decoded.
+#[test]
+fn user_data_has_the_secrets_that_the_table_names_and_no_other() {
+    const IN_USER_DATA: &str = "the node's user-data";
+    let hosts = tempfile::tempdir().unwrap();
+    let folder = hosts.path().to_str().unwrap();
+    let mut rig = Rig::with(&["--hosts", "none", "--hosts-dir", folder]);
+    let mut planted = Planted::default();
+    plant(&rig, &mut planted);
+    onboard(&rig, "");
+    let mut found = None;
+    until("the machine fetches its user-data", || {
+        found = files(hosts.path()).into_iter().find(|path| path.ends_with("user-data"));
+        found.is_some()
+    });
+    let user_data = fs::read(found.unwrap()).unwrap();
+    let parsed = gpuaas_artifact::parse_user_data(&user_data).unwrap();
+    planted.add("bootstrap token", &parsed.inputs.bootstrap_token);
+    planted.add("enrollment token", &parsed.inputs.enrollment_token);
+    planted.add("admin token", &fs::read_to_string(rig.path("data/admin-token")).unwrap());
+    planted.add("master key", &fs::read_to_string(rig.path("data/master.key")).unwrap());
+    assert!(rig.control_plane.stop().success(), "{}", rig.control_plane.log());
+    plant_of_database(&rig, &mut planted);
+
+    let mut texts = vec![("user-data".to_owned(), user_data)];
+    texts.push(("inputs".to_owned(), serde_json::to_vec(&parsed.inputs).unwrap()));
+    for (path, _, text) in parsed.files {
+        texts.push((path, text.into_bytes()));
+    }
+    texts.extend(parsed.scripts);
+    let found: BTreeSet<&str> = texts.iter().flat_map(|(_, text)| planted.found_in(text)).collect();
+    // The input of the profile stands for that of the site.
+    assert_eq!(found, BTreeSet::from(["bootstrap token", "enrollment token", "profile input"]));
+    let named = SecretKind::ALL.iter().filter(|kind| kind.row().elsewhere.contains(IN_USER_DATA));
+    let named: Vec<SecretKind> = named.copied().collect();
+    let expected =
+        [SecretKind::BundleInput, SecretKind::BootstrapToken, SecretKind::EnrollmentToken];
+    assert_eq!(named, expected);
 }

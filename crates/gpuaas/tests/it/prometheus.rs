@@ -130,7 +130,10 @@ fn busy_rig() -> Rig {
         to("webhook.secret")
     ));
     rig.add_site();
-    rig.good("profile add h200 --set site_bootstrap_bundle_ref=h200-slice-vm@1.5.0");
+    rig.good(concat!(
+        "profile add h200 --set site_bootstrap_bundle_ref=",
+        gpuaas_types::built_in_bundle!("h200-slice-vm")
+    ));
     let pass = rig.path("bmc.pass");
     rig.good("profile add missing --set distro_series=custom/missing");
     let onboard = |name: &str, profile: &str| {

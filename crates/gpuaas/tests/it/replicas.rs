@@ -182,7 +182,7 @@ impl Replica {
     }
 
     fn watches(&self) -> bool {
-        self.server.log().contains("site watched")
+        self.server.log().contains("watching the site")
     }
 }
 

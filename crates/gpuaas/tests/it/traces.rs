@@ -172,5 +172,5 @@ fn a_collector_that_is_away_costs_spans_and_nothing_else() {
     // Each look is a request, and so a span that cannot be sent.
     while failed(&rig.metrics()) < 1.0 {}
     assert!(rig.control_plane.stop().success(), "{}", rig.control_plane.log());
-    rig.control_plane.log().find("does not take them").unwrap();
+    rig.control_plane.log().find("does not accept traces").unwrap();
 }

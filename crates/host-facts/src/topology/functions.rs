@@ -74,15 +74,8 @@ impl HostRoot {
     fn virtual_indexes(&self, functions: &[TopologyFunction]) -> BTreeMap<String, u32> {
         let physical: BTreeSet<&str> =
             functions.iter().filter_map(|one| one.physical_function.as_deref()).collect();
-        let links = |pf: &str| {
-            let at = format!("sys/bus/pci/devices/{pf}");
-            let number = |name: String| {
-                let index = name.strip_prefix("virtfn")?.parse().ok()?;
-                Some((self.link_name(format!("{at}/{name}"))?, index))
-            };
-            self.names(&at).into_iter().filter_map(number).collect::<Vec<_>>()
-        };
-        physical.into_iter().flat_map(links).collect()
+        let of_one = |pf| self.virtual_functions_of(pf).into_iter();
+        physical.into_iter().flat_map(of_one).map(|(index, address)| (address, index)).collect()
     }
 
     fn function_details(

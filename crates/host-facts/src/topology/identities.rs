@@ -22,6 +22,17 @@ impl HostRoot {
         self.names(format!("sys/bus/pci/devices/{address}/net"))
     }
 
+    /// Addresses of the virtual functions of a physical one, by their number.
+    #[must_use]
+    pub fn virtual_functions_of(&self, physical_function: &str) -> BTreeMap<u32, String> {
+        let at = format!("sys/bus/pci/devices/{physical_function}");
+        let numbered = |name: String| {
+            let index = name.strip_prefix("virtfn")?.parse().ok()?;
+            Some((index, self.link_name(format!("{at}/{name}"))?))
+        };
+        self.names(&at).into_iter().filter_map(numbered).collect()
+    }
+
     /// Identity of virtual function `index` as sysfs shows it; none: the driver shows none there.
     #[must_use]
     pub fn virtual_identity(&self, physical_function: &str, index: u32) -> Option<VirtualIdentity> {

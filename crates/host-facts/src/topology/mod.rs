@@ -44,9 +44,9 @@ pub enum ModulesRecordError {
 impl fmt::Display for ModulesRecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => write!(f, "there is no record {GPU_MODULES_RECORD}"),
-            Self::Unidentified => write!(f, "{GPU_MODULES_RECORD} names no hardware"),
-            Self::OtherHardware => write!(f, "{GPU_MODULES_RECORD} is of other hardware"),
+            Self::Missing => write!(f, "the record {GPU_MODULES_RECORD} does not exist"),
+            Self::Unidentified => write!(f, "{GPU_MODULES_RECORD} does not identify the hardware"),
+            Self::OtherHardware => write!(f, "{GPU_MODULES_RECORD} describes other hardware"),
         }
     }
 }

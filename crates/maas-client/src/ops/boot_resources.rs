@@ -106,7 +106,7 @@ impl Client {
     /// or has another digest at its end; see [`Error`].
     pub async fn upload_chunk(&self, target: UploadTarget, chunk: Bytes) -> Result<(), Error> {
         if chunk.is_empty() {
-            return Err(Error::invalid("a piece of an image without bytes"));
+            return Err(Error::invalid("cannot upload an empty chunk of an image"));
         }
         let UploadTarget { resource_id, file_id } = target;
         let path = format!("boot-resources/{resource_id}/upload/{file_id}/");

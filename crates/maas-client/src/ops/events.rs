@@ -32,10 +32,12 @@ impl Client {
     /// [`Error::Invalid`] for both `after` and `before`, or a limit over [`MAX_EVENTS`].
     pub async fn events(&self, filter: &EventQuery) -> Result<Events, Error> {
         if filter.after.is_some() && filter.before.is_some() {
-            return Err(Error::invalid("events after and before at once have no meaning in MAAS"));
+            return Err(Error::invalid("MAAS events cannot be filtered by both after and before"));
         }
         if filter.limit.is_some_and(|limit| limit > MAX_EVENTS) {
-            return Err(Error::invalid(format!("at most {MAX_EVENTS} events in one call")));
+            return Err(Error::invalid(format!(
+                "too many events: expected at most {MAX_EVENTS} per call"
+            )));
         }
         let mut query = Params::default();
         query.add("op", "query");

@@ -105,7 +105,7 @@ impl Client {
         form.opt("tags", change.tags.as_ref().map(|tags| tags.join(",")));
         form.opt("mtu", change.mtu);
         if form.0.is_empty() {
-            return Err(Error::invalid("an update of an interface that changes nothing"));
+            return Err(Error::invalid("the interface update changes nothing"));
         }
         let call = Call::put(
             interface_path(system_id, interface_id)?,

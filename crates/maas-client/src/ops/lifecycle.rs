@@ -236,7 +236,9 @@ impl Client {
     /// [`Error::Invalid`] without a system id.
     pub async fn allocate(&self, options: &AllocateOptions) -> Result<Machine, Error> {
         if options.system_id.is_empty() {
-            return Err(Error::invalid("allocating without a system id would take any machine"));
+            return Err(Error::invalid(
+                "allocation requires a system ID: MAAS would pick any machine",
+            ));
         }
         let mut form = Params::default();
         form.add("system_id", options.system_id.clone());

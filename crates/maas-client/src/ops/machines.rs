@@ -183,7 +183,7 @@ impl Client {
     pub async fn machines(&self, filter: &MachineFilter) -> Result<Vec<Machine>, Error> {
         let query = filter.to_params();
         if query.0.is_empty() {
-            return Err(Error::invalid("listing machines needs a filter"));
+            return Err(Error::invalid("listing machines requires a filter"));
         }
         const LABEL: &str = "GET machines/";
         let machines: Vec<Machine> =
@@ -288,7 +288,7 @@ impl Client {
             power.add_to(&mut form, &mut secrets);
         }
         if form.0.is_empty() {
-            return Err(Error::invalid("an update of a machine that changes nothing"));
+            return Err(Error::invalid("the machine update changes nothing"));
         }
         let mut call = Call::put(machine_path(system_id)?, "PUT machines/{id}/", form);
         call.secrets = secrets;

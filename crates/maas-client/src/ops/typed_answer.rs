@@ -36,5 +36,5 @@ impl Client {
 
 /// The error for JSON that parses and is no `what`.
 pub(super) fn unexpected_shape(label: &str, what: &str) -> Error {
-    Error::Malformed { status: 200, text: format!("{label}: JSON that is no {what}") }
+    Error::Malformed { status: 200, text: format!("{label}: the JSON is not of type {what}") }
 }

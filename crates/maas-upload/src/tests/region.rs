@@ -311,7 +311,7 @@ async fn a_region_that_is_away_is_waited_for_and_then_left_with_what_it_has() {
     let bench = Bench::new(2, vec![away, on_pieces(FaultKind::ResetAfterAccept, 0)], &[]);
     let error = bench.upload().await.unwrap_err();
     assert_eq!(error.code(), "image_upload_no_answer", "{error}");
-    assert!(error.hint().contains("the same command goes on"));
+    assert!(error.hint().contains("it continues from what"));
     bench.region.with(|region| region.clear_faults());
     let report = bench.upload().await.unwrap();
     bench.assert_arrived(&report).await;
@@ -346,7 +346,7 @@ async fn progress_over_several_region_controllers_is_understood() {
     bench.region.with(|region| region.set_region_controllers(2, 1_000_000));
     let error = bench.upload().await.unwrap_err();
     assert_eq!(error.code(), "image_upload_not_copied", "{error}");
-    assert!(error.hint().contains("the same command waits on"));
+    assert!(error.hint().contains("it continues to wait"));
     bench.region.with(|region| region.set_region_controllers(2, 0));
     bench.assert_arrived(&bench.upload().await.unwrap()).await;
 }

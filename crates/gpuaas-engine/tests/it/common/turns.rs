@@ -18,8 +18,9 @@ use super::Harness;
 
 /// Runs worked on in one turn.
 const AT_ONCE: usize = 64;
-/// Wall seconds between two looks at the event feed: each step of time waits for one.
-const POLL_SECONDS: f64 = 0.01;
+/// Wall seconds between two looks at the event feed. Each step of time waits for one, and each one wakes
+/// the runs that wait for the region: a turn that takes longer than this leaves no moment to move time.
+const POLL_SECONDS: f64 = 0.05;
 /// Wall seconds after which a run that still moves counts as stuck.
 const LIMIT_SECONDS: f64 = 120.0;
 

@@ -22,7 +22,7 @@ pub(super) const FAULTS: &[PlantedFault] = &[
     ),
     added!(
         "cloud_init_disabled",
-        "network off, in quotes",
+        "network disabled, in quotes",
         "etc/cloud/cloud.cfg.d/99-net.cfg",
         "network: {\"config\": \"disabled\"}\n"
     ),
@@ -43,13 +43,13 @@ pub(super) const FAULTS: &[PlantedFault] = &[
     }),
     added!(
         "cloud_init_disabled",
-        "a drop-in takes the command away",
+        "a drop-in replaces the command",
         "etc/systemd/system/cloud-init.service.d/off.conf",
         "[Service]\nExecStart=\nExecStart=/bin/true\n"
     ),
     grub!(
         "cloud_init_disabled",
-        "a kernel argument, by a variable",
+        "a kernel argument set through a variable",
         "OFF='cloud-init=disabled'\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX ${OFF}\"\n"
     ),
     added!(
@@ -60,7 +60,7 @@ pub(super) const FAULTS: &[PlantedFault] = &[
     ),
     added!(
         "datasource_excludes_maas",
-        "a list over several lines",
+        "a list that spans several lines",
         "etc/cloud/cloud.cfg.d/99-installer.cfg",
         "datasource_list:\n  - None\n"
     ),
@@ -75,13 +75,13 @@ pub(super) const FAULTS: &[PlantedFault] = &[
         "etc/cloud/cloud.cfg.d/90_dpkg_maas.cfg",
         "datasource:\n  MAAS: {metadata_url: 'http://10.0.0.1:5240/MAAS/metadata/', token_key: x}\n"
     ),
-    tree("cloud_init_ignores_maas", "Debian's package, and no hook", |image| {
+    tree("cloud_init_ignores_maas", "Debian's package without a hook", |image| {
         image
             .file("usr/lib/os-release", "ID=debian\nVERSION_ID=\"12\"\n")
             .remove("curtin")
             .remove("var/lib/dkms");
     }),
-    tree("cloud_init_ignores_maas", "a script for a python of old", |image| {
+    tree("cloud_init_ignores_maas", "a script for an old Python", |image| {
         image
             .file(
                 "var/lib/dpkg/info/cloud-init.postinst",
@@ -92,13 +92,13 @@ pub(super) const FAULTS: &[PlantedFault] = &[
     }),
     added!(
         "network_config_left",
-        "the installer's ports for cloud-init",
+        "the installer's port configuration for cloud-init",
         "etc/cloud/cloud.cfg.d/50-curtin-networking.cfg",
         "network:\n  version: 1\n  config: [{type: physical, name: eno1}]\n"
     ),
     added!(
         "network_config_left",
-        "ports of Debian's installer",
+        "port configuration of Debian's installer",
         "etc/network/interfaces",
         "auto lo\niface lo inet loopback\nauto ens3\niface ens3 inet dhcp\n"
     ),
@@ -116,7 +116,7 @@ pub(super) const FAULTS: &[PlantedFault] = &[
     ),
     added!(
         "credential_left",
-        "a password that debconf remembers",
+        "a password stored by debconf",
         "var/cache/debconf/passwords.dat",
         "Name: mysql-server/root_password\nValue: secret\n"
     ),
@@ -128,18 +128,18 @@ pub(super) const FAULTS: &[PlantedFault] = &[
     }),
     added!(
         "host_identity_left",
-        "the initiator's name of NVMe",
+        "the NVMe initiator name",
         "etc/nvme/hostnqn",
         "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555\n"
     ),
     added!(
         "host_identity_left",
-        "the initiator's name of iSCSI",
+        "the iSCSI initiator name",
         "etc/iscsi/initiatorname.iscsi",
         "# made\nInitiatorName=iqn.2004-10.com.example:01:abcdef012345\n"
     ),
-    added!("host_identity_left", "a key of a cluster", "etc/munge/munge.key", "key"),
-    grub!("grub_names_build_disk", "a partition of the cloud image", "GRUB_FORCE_PARTUUID=x\n"),
+    added!("host_identity_left", "the key of a cluster", "etc/munge/munge.key", "key"),
+    grub!("grub_names_build_disk", "the partition of the cloud image", "GRUB_FORCE_PARTUUID=x\n"),
     grub!(
         "grub_names_build_disk",
         "the build's root",
@@ -148,7 +148,7 @@ pub(super) const FAULTS: &[PlantedFault] = &[
     grub!("grub_names_build_disk", "the build's swap", "GRUB_CMDLINE_LINUX+=' resume=/dev/vda3'\n"),
     added!(
         "grub_names_build_disk",
-        "the arguments of systemd's boot loader",
+        "kernel arguments of systemd-boot",
         "etc/kernel/cmdline",
         "root=PARTUUID=1 quiet\n"
     ),
@@ -169,28 +169,28 @@ pub(super) const FAULTS: &[PlantedFault] = &[
     ),
     added!(
         "build_disk_named",
-        "LVM's list of devices",
+        "the LVM device list",
         "etc/lvm/devices/system.devices",
         "IDTYPE=devname IDNAME=/dev/vda3 DEVNAME=/dev/vda3 PVID=A\n"
     ),
     added!(
         "build_disk_named",
-        "a unit that mounts",
+        "a mount unit",
         "etc/systemd/system/data.mount",
         "[Mount]\nWhat=/dev/disk/by-uuid/x\nWhere=/data\n"
     ),
     added!(
         "debconf_names_build_disk",
-        "GRUB's disk of the build",
+        "GRUB's disk on the build machine",
         "var/cache/debconf/config.dat",
         "Name: grub-pc/install_devices\nTemplate: grub-pc/install_devices\nValue: /dev/vda\n"
     ),
-    tree("curtin_hook_unknown", "a template's hook that calls curtin's own", |image| {
+    tree("curtin_hook_unknown", "a template hook that calls curtin's own steps", |image| {
         let text = "#!/usr/bin/env python3\nfrom curtin.commands import curthooks\n\
                     curthooks.builtin_curthooks(config, target, state)\n";
         image.file("curtin/curtin-hooks", text).mode("curtin/curtin-hooks", 0o755);
     }),
-    tree("system_mode_wrong", "a root that mktemp made", |image| {
+    tree("system_mode_wrong", "a root folder created by mktemp", |image| {
         image.mode("", 0o700);
     }),
     tree("system_mode_wrong", "umask 077", |image| {
@@ -199,16 +199,20 @@ pub(super) const FAULTS: &[PlantedFault] = &[
         }
         image.mode("etc/passwd", 0o600);
     }),
-    tree("system_mode_open", "passwords for everybody", |image| {
+    tree("system_mode_open", "world-readable passwords", |image| {
         image.mode("etc/shadow", 0o644);
     }),
-    tree("system_mode_open", "everybody writes /etc", |image| {
+    tree("system_mode_open", "a world-writable /etc", |image| {
         image.mode("etc", 0o777);
     }),
     other(
         "file_type_differs",
-        "a disk as ddtgz that is none in a tar",
+        "a disk declared ddtgz but not in a tar",
         FaultPlant::Declared("ddtgz"),
     ),
-    other("file_type_differs", "a disk as a root file system", FaultPlant::Declared("tgz")),
+    other(
+        "file_type_differs",
+        "a disk declared as a root file system",
+        FaultPlant::Declared("tgz"),
+    ),
 ];

@@ -122,7 +122,7 @@ async fn what_is_required_runs_first_unless_marker_and_effects_are_there() {
     let fourth = fixture.run("top", &context).await;
     assert_eq!(fourth.requires[0].phases[0].outcome, PhaseOutcome::Ran);
     let text = second.summary();
-    assert!(text.starts_with("base@1.0.0: all skipped (its marker"), "{text}");
+    assert!(text.starts_with("base@1.0.0: all skipped (already done"), "{text}");
     assert!(text.contains("; top@1.0.0: only 0."), "{text}");
 }
 
@@ -303,7 +303,7 @@ async fn a_bundles_source_is_refused_with_what_to_do() {
     let fixture = Fixture::new();
     let error = run(&source, &fixture.context()).await.unwrap_err().to_string();
     assert!(
-        error.contains("is no bundle: it is the source of one; `gpuaas bundle build"),
+        error.contains("is not a bundle folder: it contains bundle source; `gpuaas bundle build"),
         "{error}"
     );
     assert!(error.contains("`gpuaas-node-agent bundle unpack`"), "{error}");
@@ -312,8 +312,8 @@ async fn a_bundles_source_is_refused_with_what_to_do() {
 #[tokio::test]
 async fn a_phase_that_fails_or_hangs_leaves_no_marker() {
     for (script, text) in [
-        ("#!/bin/bash\necho no disk >&2\nexit 7\n", "it ended with exit status: 7; no disk"),
-        ("#!/bin/bash\nsleep 60 & wait\n", "stopped after 1 s; "),
+        ("#!/bin/bash\necho no disk >&2\nexit 7\n", "it failed with exit status: 7; no disk"),
+        ("#!/bin/bash\nsleep 60 & wait\n", "timed out after 1 s; "),
     ] {
         let fixture = Fixture::new();
         fixture.bundle("bad", "[]", "etc/made", script);
@@ -343,7 +343,7 @@ async fn packages_of_a_curated_image_are_not_installed_again() {
     fixture.write("var/lib/dpkg/status", "Package: bash\nStatus: install ok installed\n");
     let with = fixture.run("base", &fixture.context()).await;
     assert_eq!(outcome(&with), PhaseOutcome::Skipped);
-    assert_eq!(with.phases[0].text, "the image has the packages");
+    assert_eq!(with.phases[0].text, "the image has all packages");
     let mut off = fixture.context();
     off.environment.insert("BASE_ON".to_owned(), "0".to_owned());
     assert_eq!(fixture.run("base", &off).await.phases[0].text, "on is 0");
@@ -406,7 +406,7 @@ async fn a_secret_is_stored_for_root_alone_and_redacted_elsewhere() {
     fixture.vault("1.0.0", true, LEAKS);
     let error =
         run(&fixture.dir.path().join("bundles/vault"), &fixture.context()).await.unwrap_err();
-    assert!(error.to_string().contains("input token is a secret"), "{error}");
+    assert!(error.to_string().contains("the secret input token is not set"), "{error}");
     let (events, mut phases) = tokio::sync::mpsc::unbounded_channel();
     let context =
         BundleContext { phase_events: Some(events), ..fixture.context_with_token(SECRET) };

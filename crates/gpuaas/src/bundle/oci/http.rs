@@ -30,7 +30,7 @@ pub(super) fn client(url: &Url, stays: bool) -> Result<reqwest::Client, Failure>
             if attempt.previous().len() > MOST_REDIRECTS {
                 attempt.error("too many redirects")
             } else if was_https && attempt.url().scheme() != "https" {
-                attempt.error("a redirect out of TLS")
+                attempt.error("redirect from https to http")
             } else {
                 attempt.follow()
             }

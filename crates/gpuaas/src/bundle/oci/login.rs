@@ -27,8 +27,8 @@ use crate::input_file::read_secret;
 
 /// Where Docker Hub's own login is kept, whatever its registry is called.
 const HUB: (&[&str], &str) = (&["docker.io", "registry-1.docker.io"], "index.docker.io");
-const HINT: &str = "give --registry-user NAME --registry-password-file FILE, or log in with a tool \
-                    that writes the password into Docker's config.json";
+const HINT: &str = "use --registry-user NAME --registry-password-file FILE, or log in with a tool \
+                    that stores the password in Docker's config.json";
 
 const REFUSED: CommandCode = CommandCode::RegistryLoginRefused;
 
@@ -103,7 +103,7 @@ impl Login {
         let origin = registry.origin().ascii_serialization();
         if registry.scheme() != "https" && !is_loopback(registry) {
             let detail = format!(
-                "{origin} wants a login, and has no TLS: the password would be read on the way"
+                "{origin} requires a login but has no TLS: the password could be intercepted"
             );
             return Err(login_failure(CommandCode::RegistryLoginUnsafe, detail)
                 .hint("use the registry's https address"));
@@ -127,7 +127,10 @@ impl Login {
         if of("basic").is_none() {
             let names: Vec<&str> = challenges.iter().map(|one| one.scheme.as_str()).collect();
             let names = names.join(", ");
-            let detail = format!("{origin} asks for {names:?}; Basic and Bearer are known");
+            let detail = format!(
+                "{origin} requires authentication with {names:?}: only Basic and Bearer are \
+                 supported"
+            );
             return Err(login_failure(CommandCode::RegistryLoginUnknown, detail));
         }
         match known {
@@ -142,8 +145,10 @@ impl Login {
         let origin = registry.origin().ascii_serialization();
         match self.find_credentials(registry) {
             CredentialSource::Credentials(credentials) => {
-                login_failure(REFUSED, format!("{origin} refuses {credentials:?}"))
-                    .hint("check name and password, and what they may do in the repository")
+                login_failure(REFUSED, format!("{origin} rejected {credentials:?}")).hint(
+                    "check the user name, the password and the user's permissions in the \
+                     repository",
+                )
             }
             CredentialSource::Nothing => login_missing(&origin),
             CredentialSource::Unusable(why) => login_unusable(&origin, &why),
@@ -152,12 +157,12 @@ impl Login {
 }
 
 fn login_missing(origin: &str) -> Failure {
-    let detail = format!("{origin} wants a login, and none is known");
+    let detail = format!("{origin} requires a login, but no credentials are configured");
     login_failure(CommandCode::RegistryLoginMissing, detail).hint(HINT)
 }
 
 fn login_unusable(origin: &str, why: &str) -> Failure {
-    login_failure(CommandCode::RegistryLoginUnusable, format!("{origin} wants a login: {why}"))
+    login_failure(CommandCode::RegistryLoginUnusable, format!("{origin} requires a login: {why}"))
         .hint(HINT)
 }
 
@@ -178,7 +183,10 @@ fn basic(credentials: &Credentials) -> Result<HeaderValue, Failure> {
 
 fn header(text: String) -> Result<HeaderValue, Failure> {
     let mut value = HeaderValue::try_from(text).map_err(|_| {
-        login_failure(CommandCode::RegistryLoginUnusable, "what was given fits in no header")
+        login_failure(
+            CommandCode::RegistryLoginUnusable,
+            "the credentials cannot be sent in an HTTP header",
+        )
     })?;
     value.set_sensitive(true);
     Ok(value)
@@ -203,17 +211,17 @@ async fn token(
     let unsafe_realm = |why: &str| {
         login_failure(
             CommandCode::RegistryLoginUnsafe,
-            format!("it sends logins to {realm:?}, {why}"),
+            format!("the registry sends logins to {realm:?}, {why}"),
         )
     };
-    let mut url = Url::parse(realm).map_err(|_| unsafe_realm("which is no URL"))?;
+    let mut url = Url::parse(realm).map_err(|_| unsafe_realm("which is not a URL"))?;
     let fits = url.scheme() == "https"
         || (url.scheme() == "http" && is_loopback(&url) && is_loopback(registry));
     if !fits {
         return Err(unsafe_realm("which has no TLS"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(unsafe_realm("which names a user"));
+        return Err(unsafe_realm("which contains a user name"));
     }
     for name in ["service", "scope"] {
         if let Some(value) = named(name) {
@@ -228,8 +236,8 @@ async fn token(
     let mut answer = request.send().await.map_err(|error| unreachable_failure(&url, error))?;
     let status = answer.status();
     if !status.is_success() {
-        let who = known.map_or_else(|| "nobody in particular".to_owned(), |one| format!("{one:?}"));
-        let detail = format!("{origin} gives no token to {who}: HTTP {status}");
+        let who = known.map_or_else(|| "an anonymous client".to_owned(), |one| format!("{one:?}"));
+        let detail = format!("{origin} issued no token to {who}: HTTP {status}");
         return Err(login_failure(REFUSED, detail).hint(HINT));
     }
     let mut text = Vec::new();
@@ -238,16 +246,16 @@ async fn token(
     {
         text.extend_from_slice(&chunk);
         if text.len() as u64 > MAX_SMALL_BYTES {
-            let detail = format!("{origin} answers with more than {MAX_SMALL_BYTES} bytes");
+            let detail = format!("the response of {origin} exceeds {MAX_SMALL_BYTES} bytes");
             return Err(login_failure(REFUSED, detail));
         }
     }
     let given: Option<TokenAnswer> = serde_json::from_slice(&text).ok();
     let token =
         given.map(|given| if given.token.is_empty() { given.access_token } else { given.token });
-    let token = token
-        .filter(|token| !token.is_empty())
-        .ok_or_else(|| login_failure(REFUSED, format!("{origin} answers without a token")))?;
+    let token = token.filter(|token| !token.is_empty()).ok_or_else(|| {
+        login_failure(REFUSED, format!("the response of {origin} contains no token"))
+    })?;
     header(format!("Bearer {token}"))
 }
 
@@ -341,7 +349,9 @@ fn docker_credentials(file: &PathBuf, registry: &Url) -> CredentialSource {
         // The error's text may quote the file.
         Err(error) => {
             let (line, file) = (error.line(), file.display());
-            return CredentialSource::Unusable(format!("{file} is no config.json, in line {line}"));
+            return CredentialSource::Unusable(format!(
+                "{file} is not a valid Docker config.json: error in line {line}"
+            ));
         }
     };
     credentials_in(&config, file, registry)
@@ -355,7 +365,7 @@ fn credentials_in(config: &DockerConfig, file: &Path, registry: &Url) -> Credent
     let file = file.display();
     let helper = |helper: &str| {
         CredentialSource::Unusable(format!(
-            "{file} leaves it to the credential helper {helper:?}, and none is run"
+            "{file} uses the credential helper {helper:?}: credential helpers are not supported"
         ))
     };
     if let Some((_, named)) = config.cred_helpers.iter().find(|(key, _)| is_it(key)) {
@@ -370,11 +380,11 @@ fn credentials_in(config: &DockerConfig, file: &Path, registry: &Url) -> Credent
         }
         (None, _) if !config.creds_store.is_empty() => helper(&config.creds_store),
         (None, Some(auth)) if !auth.identitytoken.is_empty() => CredentialSource::Unusable(
-            format!("{file} has an identity token for {name} and no password"),
+            format!("{file} has an identity token for {name} but no password"),
         ),
-        (None, Some(_)) => {
-            CredentialSource::Unusable(format!("what {file} has for {name} is no login"))
-        }
+        (None, Some(_)) => CredentialSource::Unusable(format!(
+            "the entry for {name} in {file} is not a valid login"
+        )),
         (None, None) => CredentialSource::Nothing,
     }
 }
@@ -488,7 +498,7 @@ mod tests {
         let token = of(json!({ "auths": { "r.example": { "identitytoken": "x" } } }));
         assert!(token.contains("identity token"), "{token}");
         let broken = of(json!({ "auths": { "r.example": { "auth": "%" } } }));
-        assert!(broken.contains("no login"), "{broken}");
+        assert!(broken.contains("not a valid login"), "{broken}");
     }
 
     #[test]
