@@ -227,7 +227,7 @@ fn a_claim_takes_a_partition_and_its_end_frees_it() {
         let ended = store.release_slot_claim(at(5.0), release(&pair)).await.unwrap();
         assert_eq!((ended.state, ended.ended_at), (ClaimState::Released, Some(at(5.0))));
         for freed in &store.slots_of_node(node_id).await.unwrap()[..2] {
-            let why = format!("claim {} released: not wanted", pair.id);
+            let why = format!("claim {} was released: not wanted", pair.id);
             assert_eq!((freed.state, freed.since), (SlotState::Free, at(5.0)));
             assert_eq!((&freed.reason, freed.claim_id), (&why, None));
         }
