@@ -169,7 +169,7 @@ fn is_its(release: &SlotClaimRelease, state: ClaimState, claim: &SlotClaim) -> b
 }
 
 fn ended_text(id: ClaimId, state: ClaimState, reason: &str) -> String {
-    format!("claim {id} {state}: {reason}")
+    format!("claim {id} was {state}: {reason}")
 }
 
 /// Takes slots of requests that want none of the same; answers each claim's with its fencing token.
