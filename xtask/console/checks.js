@@ -36,8 +36,8 @@ let browser;
 let pages = [];
 let signedIn;
 
-const signIn = async () => {
-  const { path } = await api("POST", "/console/login-addresses");
+const signIn = async token => {
+  const { path } = await api("POST", "/console/login-addresses", undefined, token);
   const context = await browser.newContext();
   const page = await context.newPage();
   await page.goto(`${SERVER}${path}`);
@@ -385,20 +385,80 @@ const valueOf = field => {
   return { hostname: `foreign-${Date.now()}`, reason: REASON, confirm: field.placeholder, token: TOKEN }[field.name] ?? "x";
 };
 
+// Where the forms of a page send what, in the order of their buttons.
+const readForms = page => page.evaluate(() => [...document.querySelectorAll("form[method=post]")].flatMap(form => {
+  const fields = [...form.elements].filter(field => field.name)
+    .map(({ name, value, placeholder, required }) => ({ name, value, placeholder, required }));
+  return [...form.querySelectorAll("button")].map(button => ({
+    path: new URL(button.getAttribute("formaction") || form.getAttribute("action"), location.href).pathname,
+    fields, isDisabled: button.disabled,
+  }));
+}));
+const FORM = { "content-type": "application/x-www-form-urlencoded" };
+const cookiesOf = async context => (await context.cookies()).map(cookie => `${cookie.name}=${cookie.value}`).join("; ");
+const encode = fields => new URLSearchParams(fields.map(field => [field.name, valueOf(field)])).toString();
+
+// A viewer reads what the role may read, without a dead end, and changes nothing.
+const viewer = async plant => {
+  const ofAdmin = new Map();
+  const admin = await open({ javaScriptEnabled: false });
+  const page = await admin.newPage();
+  for (const one of pages) {
+    await page.goto(SERVER + one.path);
+    for (const { path, fields } of await readForms(page)) if (!/sign-?out|login/.test(path)) ofAdmin.set(path, fields);
+  }
+  await admin.close();
+  expect(ofAdmin.size >= 8, "all", `only ${ofAdmin.size} forms were found`);
+  const { token } = await addToken(`viewer-${Date.now()}`);
+  const storageState = plant?.asAdmin ? signedIn : await signIn(token);
+  for (const colorScheme of ["light", "dark"]) {
+    const context = await open({ storageState, colorScheme }, plant);
+    const page = await context.newPage();
+    for (const one of plant ? pages.slice(0, 2) : pages) {
+      const answer = await page.goto(SERVER + one.path, { waitUntil: "load" });
+      const isRefused = answer.status() === 403;
+      expect(isRefused || answer.status() === one.status, one.path, `status ${answer.status()} for a viewer`);
+      if (isRefused) {
+        const text = await page.locator("main").textContent();
+        expect(/forbidden/.test(text), one.path, "a refused page does not say why");
+      }
+      await openDetails(page);
+      await runAxe(page, `${one.path} ${colorScheme} viewer`);
+      for (const { path, isDisabled } of await readForms(page)) {
+        expect(isDisabled || !ofAdmin.has(path), one.path, `a viewer can press the button of ${path}`);
+      }
+      const silent = await page.evaluate(() => [...document.querySelectorAll("button:disabled")]
+        .filter(button => !button.title).map(button => button.outerHTML.slice(0, 140)));
+      expect(silent.length === 0, one.path, `disabled without a reason: ${silent.join(" ")}`);
+    }
+    await context.close();
+  }
+  if (plant) return;
+  const context = await open({ storageState });
+  const headers = { cookie: await cookiesOf(context), origin: SERVER, host: new URL(SERVER).host, ...FORM };
+  const before = await stateOfLab();
+  for (const [path, fields] of ofAdmin) {
+    const answer = await send("POST", path, headers, encode(fields));
+    expect(answer.status === 403 && !answer.text.includes("foreign_origin"), path, `a viewer's form: ${answer.status}`);
+  }
+  expect(await stateOfLab() === before, "all", "a viewer's form changed something");
+  await context.close();
+};
+
+const stateOfLab = async () => JSON.stringify([
+  (await api("GET", "/api/v1/nodes")).items.map(node => node.hostname),
+  (await api("GET", "/api/v1/tokens")).items,
+  (await api("GET", "/api/v1/sites")).items,
+]);
+
 const foreignForms = async plant => {
   const context = await open({ javaScriptEnabled: false });
   const page = await context.newPage();
-  const cookies = (await context.cookies()).map(cookie => `${cookie.name}=${cookie.value}`).join("; ");
+  const cookies = await cookiesOf(context);
   const forms = new Map();
   for (const one of pages) {
     await page.goto(SERVER + one.path);
-    const read = await page.evaluate(() => [...document.querySelectorAll("form[method=post]")].flatMap(form => {
-      const fields = [...form.elements].filter(field => field.name)
-        .map(({ name, value, placeholder, required }) => ({ name, value, placeholder, required }));
-      const buttons = [...form.querySelectorAll("button")];
-      return buttons.map(button => ({ path: new URL(button.getAttribute("formaction") || form.getAttribute("action"), location.href).pathname, fields }));
-    }));
-    for (const form of read) forms.set(form.path, form.fields);
+    for (const { path, fields } of await readForms(page)) forms.set(path, fields);
   }
   expect(forms.size >= 8, "all", `only ${forms.size} forms were found: ${[...forms.keys()].join(", ")}`);
   const own = { origin: SERVER, host: new URL(SERVER).host };
@@ -418,9 +478,9 @@ const foreignForms = async plant => {
   await sleep(1000);
   const before = await state();
   for (const [path, fields] of forms) {
-    const body = new URLSearchParams(fields.map(field => [field.name, valueOf(field)])).toString();
+    const body = encode(fields);
     for (const [name, headers] of strangers) {
-      const answer = await send("POST", path, { cookie: cookies, "content-type": "application/x-www-form-urlencoded", ...headers }, body);
+      const answer = await send("POST", path, { cookie: cookies, ...FORM, ...headers }, body);
       expect(answer.status === 403 && answer.text.includes("foreign_origin"), path, `${name}: ${answer.status}`);
       expect(!answer.headers["set-cookie"], path, `${name}: a cookie is set or ended`);
       expect(isStrict(answer.headers["content-security-policy"]), path, `${name}: the refusal has no strict policy`);
@@ -438,7 +498,7 @@ const foreignForms = async plant => {
   other.close();
   expect(await state() === before, "all", "a refused form changed something");
   // The same request from the own page gets past the check: the refusals have that one reason.
-  const answer = await send("POST", "/onboard", { cookie: cookies, "content-type": "application/x-www-form-urlencoded", ...own }, "hostname=");
+  const answer = await send("POST", "/onboard", { cookie: cookies, ...FORM, ...own }, "hostname=");
   expect(!answer.text.includes("foreign_origin"), "/onboard", "a form of the own page is refused as foreign");
   await context.close();
 };
@@ -544,6 +604,13 @@ const CHECKS = {
       { at: /\/revoke$/, delay: 1500, finds: /^the action in the last of 20 tabs took/ },
       { at: /^\/audit$/, status: 503, finds: /^tab \d+: 503/ },
       { at: /^\/runs$/, change: without("hx-get"), finds: /^tab \d+ is not drawn again/ },
+    ],
+  },
+  "viewer": {
+    run: viewer,
+    plants: [
+      { asAdmin: true, finds: /^a viewer can press the button of / },
+      { at: PAGE, status: 500, finds: /^status 500 for a viewer/ },
     ],
   },
   "foreign-forms": { run: foreignForms, plants: [{ finds: /^a refused form changed something/ }] },

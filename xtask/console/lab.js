@@ -18,8 +18,8 @@ const send = (method, path, headers = {}, body = "") => new Promise((done, faile
   request.on("error", failed).end(body);
 });
 
-const api = async (method, path, body) => {
-  const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+const api = async (method, path, body, token = TOKEN) => {
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
   const answer = await send(method, path, headers, body ? JSON.stringify(body) : "");
   if (answer.status >= 300) throw new Error(`${method} ${path}: ${answer.status} ${answer.text}`);
   return answer.text ? JSON.parse(answer.text) : null;

@@ -19,7 +19,7 @@ Usage: cargo xtask console [--bin DIR] [--check NAME]... [--prove]
 
 --bin DIR     Take gpuaas and gpuaas-node-agent from there [default: build them in the profile lab]
 --check NAME  Run this check alone: accessible, policy, without-scripts, narrow, keyboard, live,
-              twenty-tabs, foreign-forms or stale [default: all]
+              twenty-tabs, viewer, foreign-forms or stale [default: all]
 --prove       Plant a fault for each check, and fail if the check does not find it
 
 Headless Chromium (Debian's package chromium) opens every page of `gpuaas console map`. Prints one JSON object:

@@ -208,6 +208,12 @@ fn host_checks<'a>(s: &Snapshot<'a>) -> Result<Vec<HostCheck>, &'a str> {
     match s.profile.fabric_mode {
         _ if s.for_slices => {}
         FabricMode::Ethernet => {}
+        // No link is assigned to this node, so none has a name that could be looked for.
+        FabricMode::Roce if s.roce.is_empty() => checks.push(HostCheck::InfinibandPortsActive {
+            count: 1,
+            link_layer: "Ethernet".to_owned(),
+            interface: None,
+        }),
         FabricMode::Roce => checks.extend(
             s.roce.iter().map(|link| HostCheck::LinkUp { interface: link.interface.clone() }),
         ),

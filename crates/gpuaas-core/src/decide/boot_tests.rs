@@ -374,6 +374,22 @@ fn the_fabric_of_a_slice_host_does_not_hold_its_run() {
     }
 }
 
+/// A profile that says RoCE is never satisfied by a host that shows none.
+#[test]
+fn roce_without_assignments_still_wants_an_active_port() {
+    let mut case = Case::new(Step::PrereqChecks);
+    case.profile.fabric_mode = FabricMode::Roce;
+    let Decision::IssueTask(TaskSpec::Validate { checks, .. }) = case.decide() else {
+        panic!("{:?}", case.decide());
+    };
+    let port = HostCheck::InfinibandPortsActive {
+        count: 1,
+        link_layer: "Ethernet".to_owned(),
+        interface: None,
+    };
+    assert_eq!(checks, [port]);
+}
+
 #[test]
 fn a_host_that_is_not_what_the_profile_says_parks_the_run() {
     let mut case = Case::new(Step::PrereqChecks);
