@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::visitor::Visitor;
 use super::{percentile_ms, unusable};
-use crate::operator::SITE;
+use crate::operator::{PROFILE, SITE};
 use crate::record::MachineInventory;
 
 /// Times that each client requests a page.
@@ -53,9 +53,6 @@ pub(super) async fn counted(
     let listed = visitor.api(&format!("/api/v1/runs?node={node}&limit=1")).await?;
     let listed: Value = serde_json::from_slice(&listed).map_err(unusable)?;
     let run = listed["items"][0]["id"].as_str().unwrap_or_default();
-    let profiles: Value = serde_json::from_slice(&visitor.api("/api/v1/profiles?limit=1").await?)
-        .map_err(unusable)?;
-    let profile = profiles["items"][0]["name"].as_str().unwrap_or_default();
     // The client's own view, so that a page of an unknown name is not measured.
     client.node(node).await?;
     let paths = [
@@ -75,7 +72,7 @@ pub(super) async fn counted(
         ("/images".to_owned(), "/api/v1/images".to_owned()),
         ("/bundles".to_owned(), "/api/v1/bundles".to_owned()),
         ("/profiles".to_owned(), "/api/v1/profiles".to_owned()),
-        (format!("/sites/{SITE}/profiles/{profile}"), format!("/api/v1/profiles/{profile}")),
+        (format!("/sites/{SITE}/profiles/{PROFILE}"), format!("/api/v1/profiles/{PROFILE}")),
         ("/sites".to_owned(), "/api/v1/sites".to_owned()),
         ("/approvals".to_owned(), "/api/v1/approvals".to_owned()),
         ("/tokens".to_owned(), "/api/v1/tokens".to_owned()),
