@@ -3,13 +3,15 @@
 use askama::Template;
 use axum::Form;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 use gpuaas_types::SecretText;
 use gpuaas_types::api::{List, OnboardAccepted, ProfileResource, SiteResource};
 use gpuaas_types::spec::OnboardRequest;
 use serde::Deserialize;
 
-use super::{Shell, draw, failed};
+use super::{Shell, draw_with, failed};
+use crate::actions::{Button, ONBOARD};
 use crate::api::{Failure, Viewer};
 use crate::requests::part;
 use crate::security::redirect;
@@ -42,6 +44,7 @@ struct OnboardPage {
     sites: Vec<String>,
     profiles: Vec<String>,
     failure: Option<Failure>,
+    button: Button,
 }
 
 /// `GET /onboard`.
@@ -101,11 +104,15 @@ async fn page(
         "gpuaas node onboard HOSTNAME --site SITE --profile PROFILE".to_owned(),
         "POST /api/v1/nodes".to_owned(),
     );
-    draw(&OnboardPage {
+    let status =
+        failure.as_ref().and_then(|failure| StatusCode::from_u16(failure.problem.status).ok());
+    let onboard = OnboardPage {
         shell,
         fields,
         sites: sites.into_iter().map(|site| site.spec.name).collect(),
         profiles: profiles.into_iter().map(|profile| profile.status.name).collect(),
         failure,
-    })
+        button: Button::new(ONBOARD, "/onboard".to_owned(), viewer, None, ""),
+    };
+    draw_with(status.unwrap_or(StatusCode::OK), &onboard)
 }
