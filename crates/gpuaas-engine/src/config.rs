@@ -2,7 +2,7 @@
 
 use gpuaas_artifact::Artifact;
 
-use crate::node_trust::NodeAnchors;
+use crate::node::trust::NodeAnchors;
 
 /// Seconds between two looks at the event feed of a site whose runs MAAS holds up, unless an engine is
 /// told otherwise: what happens is seen 0.3 s later on average.

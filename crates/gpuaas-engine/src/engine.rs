@@ -9,12 +9,14 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
-use crate::connect::Connect;
-use crate::failpoint::Failpoints;
+use crate::event::{sweep, watcher};
+use crate::loops::failpoint::Failpoints;
+use crate::loops::supervisor::Supervisor;
+use crate::node::agent_watch;
+use crate::run::{batches, slices, worker};
 use crate::shared::{EngineParts, Shared};
 use crate::site::SiteUsage;
-use crate::supervisor::Supervisor;
-use crate::{agent_watch, batches, slice_runs, sweep, watcher, worker};
+use crate::site::connect::Connect;
 
 /// A claimed run: in the hands of this process until its lease ends.
 pub struct ClaimedRun(LeasedRun);
@@ -51,7 +53,7 @@ impl Engine {
             supervisor.spawn(worker::LOOP, worker::run_loop(Arc::clone(shared))),
             supervisor.spawn(watcher::LOOP, watcher::run_loop(Arc::clone(shared))),
             supervisor.spawn(batches::LOOP, batches::run_loop(Arc::clone(shared))),
-            supervisor.spawn(slice_runs::LOOP, slice_runs::run_loop(Arc::clone(shared))),
+            supervisor.spawn(slices::LOOP, slices::run_loop(Arc::clone(shared))),
         ];
         if shared.config.sweep_seconds > 0.0 {
             loops.push(supervisor.spawn(sweep::LOOP, sweep::run_loop(Arc::clone(shared))));

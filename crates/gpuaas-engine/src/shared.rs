@@ -10,12 +10,12 @@ use tokio::sync::{Mutex, watch};
 
 use crate::clock::Clock;
 use crate::config::EngineConfig;
-use crate::connect::Connect;
-use crate::failpoint::Failpoints;
-use crate::fetch::Fetch;
+use crate::loops::failpoint::Failpoints;
+use crate::loops::supervisor::Supervisor;
+use crate::predeploy::fetch::Fetch;
+use crate::run::step_durations::StepDurationEstimates;
 use crate::site::Sites;
-use crate::step_durations::StepDurationEstimates;
-use crate::supervisor::Supervisor;
+use crate::site::connect::Connect;
 
 /// What an engine is made of.
 pub struct EngineParts {

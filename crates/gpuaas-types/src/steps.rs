@@ -14,9 +14,9 @@
 //! A row in this table, a function below `gpuaas-core/src/decide`, and an arm of the match in
 //! `gpuaas-core/src/decide/table.rs`, which does not compile without it. A step with an effect of
 //! its own adds a row of [`EffectKind`] here, the effect in `gpuaas-core/src/effect.rs` and its call
-//! in `gpuaas-engine/src/maas_request.rs`. A read adds a variant in `gpuaas-core/src/snapshot.rs` and
-//! its arm in `gpuaas-engine/src/reads.rs`; a context a field of `Snapshot` and what fills it in
-//! `gpuaas-engine/src/run_context.rs`.
+//! in `gpuaas-engine/src/run/maas_request.rs`. A read adds a variant in `gpuaas-core/src/snapshot.rs` and
+//! its arm in `gpuaas-engine/src/run/reads.rs`; a context a field of `Snapshot` and what fills it in
+//! `gpuaas-engine/src/run/context.rs`.
 //!
 //! ```
 //! use gpuaas_types::steps::KINDS;
