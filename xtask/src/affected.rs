@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_change_reaches_the_crate_and_its_dependents_and_no_other() {
         let store = ["gpuaas-engine", "gpuaas-store", "gpuaas-systems"];
-        assert_eq!(names(&["crates/gpuaas-store/src/run.rs"]), store);
+        assert_eq!(names(&["crates/gpuaas-store/src/run/lease.rs"]), store);
         assert_eq!(names(&["crates/gpuaas-image/src/lib.rs"]), ["gpuaas-image"]);
         assert_eq!(names(&["Cargo.lock"]).len(), workspace().crates.len());
     }

@@ -25,167 +25,113 @@
 //! two transactions cannot wait for each other.
 //!
 //! # Writes
-//! On SQLite all writes go through one writer that commits in groups (`database/writer.rs` says
-//! why). On PostgreSQL the frequent ones are committed in groups, too (`database/group.rs`), and the
-//! others each in a transaction of its own; the frequent reads share statements
-//! (`database/shared_read.rs`).
+//! On SQLite all writes go through one writer that commits in groups (`database/sqlite/writer.rs` says
+//! why). On PostgreSQL the frequent ones are committed in groups, too (`database/postgres/group.rs`),
+//! and the others each in a transaction of its own; the frequent reads share statements
+//! (`database/postgres/shared_read.rs`).
 //!
 //! # Files
-//! `database` is access to either database. `tables` has rows and the statements on one table
-//! each. `store` is the value that callers hold. Every other file adds methods to it, and none of
-//! them takes anything from another.
+//! `database` is access to either database. `store` is the value that callers hold. Every other
+//! directory is about one subject and adds methods to that value. A file `rows.rs`, or one whose name
+//! ends in `_rows`, has the rows of a table and the statements on it, for use inside a transaction. The
+//! methods stand on these, and none of these knows of a method. Such a file may use one of a table that
+//! its own refers to, never the other way round.
 //!
 //! # Secrets
-//! Sealed before they reach a statement (`seal`), moved from one master key to the next
-//! (`key_rotation`), by one list of sealed columns (`tables/sealed.rs`); tokens are kept as SHA-256 hashes only.
+//! Sealed before they reach a statement (`identity/secret/seal.rs`), moved from one master key to the next
+//! (`key_rotation.rs`), by one list of sealed columns (`sealed_columns.rs`); tokens are kept as SHA-256
+//! hashes only.
 
-mod access_token;
 mod agent;
-mod approval;
 mod audit;
-mod audit_chain;
-mod authority;
-mod batch;
-mod bmc_access;
 mod bundle;
-mod certificate;
-mod claim_queue;
-mod connectivity;
-mod control;
-mod control_plane;
 mod database;
-mod drift;
 mod error;
 mod event;
-mod event_sink;
-mod experiment;
-mod fleet;
-mod gate;
-mod health;
-mod heartbeats;
-mod host_image;
-mod host_value;
-mod id_range;
-mod image_verdict;
-mod input_secret;
-mod inspection;
-mod key_ring;
-mod key_rotation;
-mod list_filter;
-mod migrations;
+mod identity;
+mod image;
 mod node;
-mod node_change;
-mod node_tpm;
-mod noted_heartbeats;
 mod open;
-mod operator_command;
-mod operator_task;
-mod page;
-mod postgres;
-mod profile;
-mod queries;
-mod region;
-mod removal;
-mod request_replay;
-mod retention;
-mod roce;
 mod run;
-mod run_queries;
-mod run_times;
-mod scratch;
-mod seal;
-mod secret;
 mod shared_reads;
 mod site;
-mod slice_claim;
-mod slice_claim_group;
-mod slice_claim_queries;
-mod slice_free;
-mod slice_placement;
-mod slice_recovery;
-mod slice_run;
-mod slice_slot;
-mod slice_topology;
-mod step_durations;
+mod slice;
 mod store;
-mod tables;
-mod task_key;
-mod timeline;
-mod token;
-mod transfer;
-mod watch;
-mod whole_node_claim;
 
-pub use access_token::NewAccessToken;
-pub use approval::{
-    ApprovalFilter, ApprovalRequester, ApprovalVerdict, NewApproval, StoredApproval,
-};
-pub use audit::{AuditEntry, AuditFilter, StoredAction};
-pub use audit_chain::AuditChainRows;
-pub use authority::{AuthorityLaggards, NewAuthority, StoredAuthority};
-pub use batch::{
-    BatchAdvance, MemberRun, MemberStart, NewBatch, OperatorBatchCommand, StoredBatch, StoredMember,
-};
-pub use bmc_access::{BmcAccess, BmcAccessNote};
-pub use bundle::{BundleApproval, BundleKey, NewBundle, StoredBundle};
-pub use certificate::StoredCertificate;
-pub use connectivity::{ConnectivityNote, ConnectivitySubject};
-pub use control_plane::ControlPlaneView;
-pub use database::{ApprovalExecution, RequestOrigin, current_origin, with_origin};
-pub use drift::{ListedDrift, MissedObservation, SweepFinding, SweepSubject};
-pub use error::{StoreError, TokenRejection};
-pub use event_sink::{EventSinkLease, EventSinkWrite, NewEventSink};
-pub use experiment::{ExperimentRun, ImageNote, StoredExperiment};
-pub use fleet::{EndedRuns, FailedRuns, FleetCounts, NodeCount, OpenRuns, RUN_DURATION_BOUNDS};
-pub use gate::StoredGate;
-pub use host_image::{ImageUses, StoredImage};
-pub use host_value::HeldValue;
-pub use id_range::IdKind;
-pub use input_secret::SecretOwner;
-pub use inspection::{
+pub use agent::gate::StoredGate;
+pub use agent::noted_heartbeats::ReceivedHeartbeat;
+pub use agent::operator_task::{NewOperatorTask, OperatorTask};
+pub use audit::chain::AuditChainRows;
+pub use audit::entries::{AuditEntry, AuditFilter, StoredAction};
+pub use audit::request_replay::{KeptResponse, ReplayKey};
+pub use audit::rows::{IdempotencyKey, NewAuditEntry};
+pub use bundle::bundles::{BundleApproval, BundleKey, NewBundle, StoredBundle};
+pub use bundle::input_secret::SecretOwner;
+pub use bundle::profile::{ProfileBrief, ProfileRevision};
+pub use database::id_range::IdKind;
+pub use database::page::Page;
+pub use database::postgres::scratch::ScratchDatabase;
+pub use database::postgres::startup::StartupLock;
+pub use database::schema::control_plane::ControlPlaneView;
+pub use database::schema::inspection::{
     DatabaseInspection, SchemaVersion, copy_database_file, insecure_database_host, inspect_database,
 };
-pub use key_ring::{FormerMasterKey, KeyRing, MasterKeyState};
-pub use key_rotation::SealedCount;
-pub use migrations::{SchemaChange, SchemaChangeKind};
-pub use node::{AcceptedOnboarding, ListedNode, NewOnboarding, NewRunOfNode, NodeFilter, RunBrief};
-pub use node_change::HardwareChange;
-pub use noted_heartbeats::ReceivedHeartbeat;
-pub use operator_command::OperatorCommand;
-pub use operator_task::{NewOperatorTask, OperatorTask};
-pub use page::Page;
-pub use postgres::StartupLock;
-pub use profile::{ProfileBrief, ProfileRevision};
-pub use request_replay::{KeptResponse, ReplayKey};
-pub use retention::{ExpiredPage, RetainedTable, RowKey};
-pub use run::{LeasedRun, NewTask, NodeChange, RunWrite};
-pub use run_queries::{DeployLimitScope, ListedRun, RunFilter};
-pub use run_times::RunTimes;
-pub use scratch::ScratchDatabase;
-pub use seal::MasterKey;
-pub use secrecy::{ExposeSecret, SecretString};
-pub use slice_claim::ClaimOutcome;
-pub use slice_claim_queries::{SlotAccounts, SlotClaimFilter};
-pub use slice_recovery::SlotRecovery;
-pub use slice_run::{NewSliceLaunch, NewSliceTask, SliceRunWrite};
-pub use slice_slot::{NewSlotApproval, StoredSlot};
-pub use slice_topology::NewSliceTopology;
-pub use step_durations::RunClass;
-pub use store::{Store, StoreCounters};
-pub use tables::audit::{IdempotencyKey, NewAuditEntry};
-pub use tables::certificate::{CertificateEnding, NewCertificate};
-pub use tables::event_sink::NewDeadLetter;
-pub use tables::node::NewNode;
-pub use tables::run::{NewRun, Transition};
-pub use tables::run_moment::RunMoments;
-pub use tables::slice_claim::{NewSlotClaim, SlotClaim, SlotClaimRelease};
-pub use tables::slice_run::{SliceTaskState, StoredSliceRun};
-pub use tables::slice_topology::{BlockedSlotMap, SliceTopology};
-pub use tables::token::{NewToken, TokenGrant, TokenPurpose};
-pub use timeline::StoredTimelineEvent;
-pub use token::{EnrolledAgent, NewAgentCredential, NewEnrollment, sha256};
-pub use transfer::{
+pub use database::schema::migrations::{SchemaChange, SchemaChangeKind};
+pub use database::schema::retention::{ExpiredPage, RetainedTable, RowKey};
+pub use database::transfer::{
     StoreTransfer, TransferReport, TransferredTable, measure_transfer, transfer_store,
 };
-pub use watch::{MachineRead, ObservedEvent, WatchLease, WatchUpdate, WatchedMachine};
-pub use whole_node_claim::{NewNodeClaim, NodeClaimOutcome, WholeNodeCounts};
+pub use database::{ApprovalExecution, RequestOrigin, current_origin, with_origin};
+pub use error::{StoreError, TokenRejection};
+pub use event::sink::{EventSinkLease, EventSinkWrite, NewEventSink};
+pub use event::sink_rows::NewDeadLetter;
+pub use event::watch::{MachineRead, ObservedEvent, WatchLease, WatchUpdate, WatchedMachine};
+pub use identity::access_token::NewAccessToken;
+pub use identity::approval::{
+    ApprovalFilter, ApprovalRequester, ApprovalVerdict, NewApproval, StoredApproval,
+};
+pub use identity::authority::{AuthorityLaggards, NewAuthority, StoredAuthority};
+pub use identity::certificate::StoredCertificate;
+pub use identity::certificate_rows::{CertificateEnding, NewCertificate};
+pub use identity::secret::key_ring::{FormerMasterKey, KeyRing, MasterKeyState};
+pub use identity::secret::key_rotation::SealedCount;
+pub use identity::secret::seal::MasterKey;
+pub use identity::token::{EnrolledAgent, NewAgentCredential, NewEnrollment, sha256};
+pub use identity::token_rows::{NewToken, TokenGrant, TokenPurpose};
+pub use image::experiment::{ExperimentRun, ImageNote, StoredExperiment};
+pub use image::host_image::{ImageUses, StoredImage};
+pub use node::bmc_access::{BmcAccess, BmcAccessNote};
+pub use node::change::HardwareChange;
+pub use node::drift::{ListedDrift, MissedObservation, SweepFinding, SweepSubject};
+pub use node::fleet::{
+    EndedRuns, FailedRuns, FleetCounts, NodeCount, OpenRuns, RUN_DURATION_BOUNDS,
+};
+pub use node::host_value::HeldValue;
+pub use node::nodes::{
+    AcceptedOnboarding, ListedNode, NewOnboarding, NewRunOfNode, NodeFilter, RunBrief,
+};
+pub use node::rows::NewNode;
+pub use run::batch::{
+    BatchAdvance, MemberRun, MemberStart, NewBatch, OperatorBatchCommand, StoredBatch, StoredMember,
+};
+pub use run::lease::{LeasedRun, NewTask, NodeChange, RunWrite};
+pub use run::moment_rows::RunMoments;
+pub use run::operator_command::OperatorCommand;
+pub use run::queries::{DeployLimitScope, ListedRun, RunFilter};
+pub use run::rows::{NewRun, Transition};
+pub use run::step_durations::RunClass;
+pub use run::timeline::StoredTimelineEvent;
+pub use run::times::RunTimes;
+pub use secrecy::{ExposeSecret, SecretString};
+pub use site::connectivity::{ConnectivityNote, ConnectivitySubject};
+pub use slice::claim::ClaimOutcome;
+pub use slice::claim_queries::{SlotAccounts, SlotClaimFilter};
+pub use slice::claim_rows::{NewSlotClaim, SlotClaim, SlotClaimRelease};
+pub use slice::launch::{NewSliceLaunch, NewSliceTask, SliceRunWrite};
+pub use slice::launch_rows::{SliceTaskState, StoredSliceRun};
+pub use slice::recovery::SlotRecovery;
+pub use slice::slot::{NewSlotApproval, StoredSlot};
+pub use slice::topology::NewSliceTopology;
+pub use slice::topology_rows::{BlockedSlotMap, SliceTopology};
+pub use slice::whole_node::{NewNodeClaim, NodeClaimOutcome, WholeNodeCounts};
+pub use store::{Store, StoreCounters};

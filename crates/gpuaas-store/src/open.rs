@@ -12,21 +12,21 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, broadcast, watch};
 use uuid::Uuid;
 
-use crate::claim_queue::ClaimQueue;
+use crate::agent::noted_heartbeats::NotedHeartbeats;
+use crate::database::postgres::startup;
+use crate::database::schema::meta::keep_first;
+use crate::database::schema::migrations::{SQLITE, Schema, SchemaChange};
 use crate::database::{
     GroupWriter, Readers, SentCounters, SqliteLocation, Writer, note_panic_locations,
 };
 use crate::error::StoreError;
-use crate::key_ring::KeyRing;
-use crate::key_rotation::{MASTER_KEY_ID, read_state};
-use crate::migrations::{SQLITE, Schema, SchemaChange};
-use crate::noted_heartbeats::NotedHeartbeats;
-use crate::postgres;
-use crate::seal::random;
+use crate::identity::secret::key_ring::KeyRing;
+use crate::identity::secret::key_rotation::{MASTER_KEY_ID, read_state};
+use crate::identity::secret::seal::random;
 use crate::shared_reads::SharedReads;
-use crate::slice_placement::SlotPlacements;
+use crate::slice::claim_queue::ClaimQueue;
+use crate::slice::placement::SlotPlacements;
 use crate::store::{Db, Inner, Store};
-use crate::tables::meta::keep_first;
 
 impl Store {
     /// Opens the database that `url` names, makes it if it is an SQLite file that is not there,
@@ -56,7 +56,7 @@ impl Store {
         let (mut place, mut file) = (None, None);
         let db = match DatabaseUrl::parse(url)? {
             DatabaseUrl::Postgres(options) => {
-                let pool = Arc::new(postgres::open(*options, &schema).await?);
+                let pool = Arc::new(startup::open(*options, &schema).await?);
                 let groups = GroupWriter::start(Arc::clone(&pool), Arc::clone(&counters));
                 let reads = Box::new(SharedReads::new(&pool, &counters));
                 Db::Postgres { pool, groups, reads }

@@ -1,4 +1,4 @@
-//! The reads that share statements on PostgreSQL; see `database/shared_read.rs`.
+//! The reads that share statements on PostgreSQL; see `database/postgres/shared_read.rs`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use gpuaas_types::api::{ProfileResource, SiteResource};
 use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
 use uuid::Uuid;
 
+use crate::agent::report_rows::reports_of;
+use crate::agent::task_rows::{OpenTask, open_tasks};
+use crate::bundle::profile_rows::profiles_named;
 use crate::database::{PostgresPool, SentCounters, SharedRead};
-use crate::tables::node_tpm::tpm_keys;
-use crate::tables::profile::profiles_named;
-use crate::tables::report::reports_of;
-use crate::tables::run::runs_with_ids;
-use crate::tables::secret::secrets_of_owners;
-use crate::tables::site::sites_named;
-use crate::tables::task::{OpenTask, open_tasks};
-use crate::tables::task_key::read_task_keys;
-use crate::tables::token::{StoredToken, honoured_tokens, tokens_with_hashes};
-use crate::tables::watch::watched_until;
+use crate::event::watch_rows::watched_until;
+use crate::identity::secret::rows::secrets_of_owners;
+use crate::identity::task_key_rows::read_task_keys;
+use crate::identity::token_rows::{StoredToken, honoured_tokens, tokens_with_hashes};
+use crate::node::tpm_rows::tpm_keys;
+use crate::run::rows::runs_with_ids;
+use crate::site::rows::sites_named;
 
 /// One queue of questions for each kind.
 pub(crate) struct SharedReads {

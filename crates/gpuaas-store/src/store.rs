@@ -10,17 +10,17 @@ use gpuaas_types::NodeId;
 use tokio::sync::{broadcast, watch as signal};
 use uuid::Uuid;
 
-use crate::claim_queue::ClaimQueue;
+use crate::agent::noted_heartbeats::NotedHeartbeats;
+use crate::database::schema::migrations::Schema;
 use crate::database::{
     Conn, GroupHints, GroupWriter, InFlightGuard, PostgresPool, Readers, SentCounters,
     TransactionCommand, Writer, catch_panic, current_origin,
 };
 use crate::error::StoreError;
-use crate::key_ring::KeyRing;
-use crate::migrations::Schema;
-use crate::noted_heartbeats::NotedHeartbeats;
+use crate::identity::secret::key_ring::KeyRing;
 use crate::shared_reads::SharedReads;
-use crate::slice_placement::SlotPlacements;
+use crate::slice::claim_queue::ClaimQueue;
+use crate::slice::placement::SlotPlacements;
 
 /// The state of a control plane. Cheap to clone; see the crate's text.
 #[derive(Clone)]

@@ -34,11 +34,11 @@ use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use super::counters::SentCounters;
-use super::group_state::{GroupState, PendingRows, RowsStatement};
 use super::in_flight::InFlightGuard;
 use super::origin::RequestOrigin;
-use super::postgres_pool::{PostgresSession, TransactionCommand};
-use super::sqlite::{Reader, SqliteConnection, SqliteRow};
+use super::postgres::group_state::{GroupState, PendingRows, RowsStatement};
+use super::postgres::pool::{PostgresSession, TransactionCommand};
+use super::sqlite::connection::{Reader, SqliteConnection, SqliteRow};
 use super::statement::{Sql, in_dialect};
 use super::value::{Column as ValueColumn, Val, columns_of};
 use crate::error::StoreError;
