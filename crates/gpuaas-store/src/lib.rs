@@ -107,9 +107,8 @@ pub use node::fleet::{
     EndedRuns, FailedRuns, FleetCounts, NodeCount, OpenRuns, RUN_DURATION_BOUNDS,
 };
 pub use node::host_value::HeldValue;
-pub use node::nodes::{
-    AcceptedOnboarding, ListedNode, NewOnboarding, NewRunOfNode, NodeFilter, RunBrief,
-};
+pub use node::nodes::{ListedNode, NodeFilter, RunBrief};
+pub use node::onboarding::{AcceptedOnboarding, NewOnboarding, NewRunOfNode};
 pub use node::rows::NewNode;
 pub use run::batch::{
     BatchAdvance, MemberRun, MemberStart, NewBatch, OperatorBatchCommand, StoredBatch, StoredMember,

@@ -1,4 +1,5 @@
-//! Access to either database: connections, statements, values, and the SQLite writer.
+//! Access to either database: connections, statements, values, pages and filters of lists, and the
+//! transfer from one to the other.
 
 mod connection;
 mod counters;

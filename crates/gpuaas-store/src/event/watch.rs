@@ -18,6 +18,7 @@ use gpuaas_types::{NodeId, RunId, SiteId, Timestamp};
 
 use crate::database::{Cols, Conn, GroupHints, RowsStatement, Val, args, with_list};
 use crate::error::StoreError;
+use crate::event::watch_rows::watched_until;
 use crate::node::observation_rows::{observation_columns, put_read, read_observation};
 use crate::run::{rows as run, timeline_rows};
 use crate::store::Store;
@@ -288,6 +289,19 @@ impl Store {
             })
         })
         .await
+    }
+
+    /// Whether a control plane watches the site now and has a cursor of its event feed.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
+    pub async fn is_watched(&self, site_id: SiteId, now: Timestamp) -> Result<bool, StoreError> {
+        let until = match self.shared_reads() {
+            Some((reads, _guard)) => reads.watched_until.get(site_id).await?,
+            None => watched_until(&mut self.reader().await?, [site_id]).await?.remove(&site_id),
+        };
+        Ok(until.is_some_and(|until| until > now))
     }
 
     /// Where the next look at a site's event feed begins; none: never looked.

@@ -27,7 +27,8 @@ use crate::database::{Conn, GroupHints, args};
 use crate::error::{StoreError, TokenRejection};
 use crate::identity::certificate_rows::{self, CertificateEnding, NewCertificate};
 use crate::identity::token_rows::{
-    NewToken, StoredToken, TokenGrant, TokenPurpose, extend_expiry, insert, tokens_with_hashes,
+    NewToken, StoredToken, TokenGrant, TokenPurpose, extend_expiry, honoured_tokens, insert,
+    tokens_with_hashes,
 };
 use crate::run::{rows as run, timeline_rows};
 use crate::store::Store;
@@ -259,6 +260,22 @@ impl Store {
             Some(node_id) => self.check_certificate_count(now, node_id).await,
             None => Ok(()),
         }
+    }
+
+    /// How many bootstrap and enrollment tokens of the node would be honoured now.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] or [`StoreError::Corrupt`].
+    #[boxed]
+    pub async fn count_honoured_tokens(&self, node_id: NodeId) -> Result<i64, StoreError> {
+        let count = match self.shared_reads() {
+            Some((reads, _guard)) => reads.honoured_tokens.get(node_id).await?,
+            None => {
+                let conn = &mut self.reader().await?;
+                honoured_tokens(conn, [node_id]).await?.remove(&node_id)
+            }
+        };
+        Ok(count.unwrap_or_default())
     }
 
     /// The node that a credential was made for, good or not.

@@ -7,6 +7,7 @@ pub(crate) mod fleet;
 pub(crate) mod host_value;
 pub(crate) mod nodes;
 pub(crate) mod observation_rows;
+pub(crate) mod onboarding;
 pub(crate) mod roce;
 pub(crate) mod rows;
 pub(crate) mod tpm;
