@@ -162,7 +162,7 @@ async fn hold_other_machine(
         kind: ApprovalKind::NodeChange,
         site: &site,
         node_id: Some(node.id),
-        summary: format!("a different machine for the {} of {}", run.kind, node.hostname),
+        summary: format!("a change of machine for the {} of {}", run.kind, node.hostname),
         reason: asked.reason.clone(),
         request: ApprovalRequest {
             method: "PATCH".to_owned(),

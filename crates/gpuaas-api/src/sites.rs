@@ -261,7 +261,7 @@ async fn hold_move(
         kind: ApprovalKind::Policy,
         site,
         node_id: None,
-        summary: format!("a change of the MAAS URL of site {name} to {}", spec.url),
+        summary: format!("a change of site {name}'s MAAS URL to {}", spec.url),
         reason: String::new(),
         request: ApprovalRequest {
             method: "PATCH".to_owned(),

@@ -88,10 +88,10 @@ pub fn check_path(path: &str) -> Result<(), &'static str> {
         return Err("the path is absolute");
     }
     if path.split('/').any(|part| part == "..") {
-        return Err("the path leads out of the bundle");
+        return Err("the path points outside the bundle");
     }
     if path.split('/').any(|part| part.is_empty() || part == ".") {
-        return Err("the path has an empty part");
+        return Err("the path has an empty component");
     }
     if !path.bytes().all(plain) {
         return Err("only letters, digits and . _ - + @ are allowed");

@@ -234,8 +234,8 @@ impl ChainVerifier {
             Some(expected)
                 if expected.seq == self.seq && expected.digest != hex::encode(self.digest) =>
             {
-                let text = "its digest differs from the noted one: this row, or one before it, was \
-                            rewritten";
+                let text = "its digest differs from the recorded one: this row or an earlier one \
+                            was rewritten";
                 Err(fault(AuditFaultKind::Changed, Some(self.seq), None, text))
             }
             _ => Ok(()),
@@ -292,7 +292,7 @@ impl ChainVerifier {
             return Err(fault(AuditFaultKind::Inserted, Some(self.seq), None, &text));
         }
         if let Some(expected) = self.expected.filter(|expected| expected.seq > self.seq) {
-            let text = format!("row {} was noted, but the chain does not have it", expected.seq);
+            let text = format!("row {} was recorded earlier, but the chain lacks it", expected.seq);
             return Err(fault(AuditFaultKind::Removed, Some(self.seq + 1), None, &text));
         }
         if let Some(stray) = strays.first() {

@@ -140,10 +140,10 @@ secrets! {
         "nowhere; keys passed to `gpuaas bundle publish DIR --key FILE` stay with their owner",
         "`gpuaas bundle rotate-key --reason WHY`";
     MasterKey Nowhere Never
-        "`master.key` in the data folder (mode 0600), or what `--master-key` names; `keys.sealed` in a backup, sealed with `--key-file`",
+        "`master.key` in the data folder (mode 0600), or the source given with `--master-key`; `keys.sealed` in a backup, sealed with `--key-file`",
         "never stored";
     VaultSecretId Nowhere Never
-        "the file given with `--vault-secret-id-file`; the token that the Vault returns for it is only in memory",
+        "the file given with `--vault-secret-id-file`; the token that Vault returns for it is kept only in memory",
         "never stored";
     DatabasePassword Nowhere Never
         "`--database`, its environment variable or the configuration file",

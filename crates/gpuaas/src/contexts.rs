@@ -90,7 +90,7 @@ fn add(args: ContextAddArgs, terminal: &mut Terminal) -> Result<(), Failure> {
     }
     file.save(&contexts)?;
     terminal.message(&match contexts.current.as_deref() == Some(name.as_str()) {
-        true => format!("saved {name}, the current context"),
+        true => format!("saved {name} as the current context"),
         false => {
             format!("saved {name}; run `gpuaas context use {name}` to make it the current context")
         }
@@ -145,7 +145,7 @@ mod tests {
             "gpuaas context add east --server https://e.example --token-file {}",
             token.display()
         );
-        assert_eq!(typed(&add).2, "saved east, the current context\n");
+        assert_eq!(typed(&add).2, "saved east as the current context\n");
         let (ended, _, said) = typed("gpuaas context add west --server w.example:8080");
         assert!(ended.is_ok() && said.contains("gpuaas context use west"), "{said}");
         typed("gpuaas context use west").0.unwrap();

@@ -241,7 +241,7 @@ pub(crate) async fn take_over(args: &TakeOverArgs, terminal: &mut Terminal) -> R
 }
 
 fn draw_take_over(plan: &TakeOverPlan, _: Style) -> String {
-    let mut text = format!("take-over of the machine of {}\n", plan.hostname);
+    let mut text = format!("takeover of the machine of {}\n", plan.hostname);
     draw_machine(&mut text, &plan.machine, &plan.destroys);
     text
 }

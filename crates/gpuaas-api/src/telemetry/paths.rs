@@ -61,7 +61,7 @@ pub(super) fn allowed(path: &str) -> Result<(), &'static str> {
             Ok(())
         }
         ["api", "v1" | "v2" | "v3", name] if READS.contains(name) => Ok(()),
-        ["api", ..] => Err("it is not a read-only call of Netdata's API"),
+        ["api", ..] => Err("it is not a read-only call to Netdata's API"),
         _ => Err("the edge has no such path"),
     }
 }

@@ -103,8 +103,8 @@ fn plan(
     let begin = decision.begin.iter().filter_map(|at| members.get(*at)).map(|member| {
         let id = RunId::new(&*shared.ids, now);
         let text = match decision.phase {
-            BatchPhase::Canary => format!("turn in batch {name} reached, as a canary"),
-            _ => format!("turn in batch {name} reached"),
+            BatchPhase::Canary => format!("batch {name} reached this node, as a canary"),
+            _ => format!("batch {name} reached this node"),
         };
         let turn = TimelineEvent {
             at: now,

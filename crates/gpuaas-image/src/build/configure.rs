@@ -295,7 +295,7 @@ mod tests {
         fs::create_dir(tree.path().join("etc")).unwrap();
         symlink(outside.path(), tree.path().join("etc/out")).unwrap();
         let error = configured(tree.path(), &request("/etc/out/x")).unwrap_err();
-        assert!(error.to_string().contains("leads out of the tree"), "{error}");
+        assert!(error.to_string().contains("points outside the tree"), "{error}");
         assert!(!outside.path().join("x").exists());
         // A link in the place of the file itself is replaced.
         let victim = outside.path().join("victim");

@@ -46,7 +46,7 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "entry_outside",
         severity: Error,
-        reason: "a path in the archive is absolute or leads out of the root",
+        reason: "a path in the archive is absolute or points outside the root",
         breaks: "curtin, extract: tar strips or rejects such paths and fails",
         fix: "pack the tree with `gpuaas image pack DIR --to FILE`",
         check: |image| faults(image, NameFault::Outside),

@@ -395,7 +395,7 @@ const FAULTS: &[PlantedFault] = &[
         "etc/default/grub.d/90-gpuaas.cfg",
         "GRUB_CMDLINE_LINUX=\"intel_iommu=on iommu=pass\"\n"
     ),
-    added!("entry_outside", "a path that leads out of the root", "../etc/evil", "x"),
+    added!("entry_outside", "a path that points outside the root", "../etc/evil", "x"),
     tree("entry_twice", "a file was appended to the archive", |image| {
         image.append_again("etc/hostname");
     }),

@@ -58,7 +58,7 @@ pub enum AgentError {
     /// The control plane refused the enrollment token.
     #[error(
         "the enrollment was refused: {0}\nif the run is parked, resume it and restart this agent; \
-         otherwise the token was used already or belongs to another run: start a new run of the \
+         otherwise the token was already used or belongs to another run: start a new run of the \
          node (onboard or reimage) to get a new token"
     )]
     EnrollmentRefused(Box<Problem>),

@@ -430,7 +430,7 @@ async fn read_back(host: &dyn SliceHost, task: &SliceTask, report: &mut SliceRep
         report.proofs.push(read_drive(host, task, slot, drive).await?);
     }
     let unproven = report.proofs.iter().filter(|one| one.result == ProofResult::Unproven).count();
-    Ok(format!("{} proofs, {unproven} of them unproven", report.proofs.len()))
+    Ok(format!("{} proofs attempted, {unproven} unproven", report.proofs.len()))
 }
 
 async fn read_drive(

@@ -46,7 +46,8 @@ pub(super) async fn activate(
     };
     if let Some(other) = all.iter().find(overlaps) {
         let (id, modules) = (other.id, name(&other.modules));
-        let message = format!("partition {id} ({modules}) is active and has GPUs of the claim");
+        let message =
+            format!("partition {id} ({modules}) is active and includes GPUs of the claim");
         return Err(SliceHostError::new("partition_busy", message));
     }
     if own.active && found.partition.is_none() {

@@ -83,7 +83,7 @@ impl StandInFabricManager {
 }
 
 fn refused(id: u32, status: i32) -> SliceHostError {
-    let message = format!("fmpm ended with an error: partition {id}, fmReturn: {status}");
+    let message = format!("fmpm failed: partition {id}, fmReturn: {status}");
     SliceHostError::new("tool_failed", message)
 }
 

@@ -100,7 +100,7 @@ CaFileUnusable "ca_file_unusable" "Cannot read the trusted certificates" {
     doc: "The file of `--server-ca-file`, or of the context, is missing or contains no certificate",
 }
 CaseNotMade "case_not_made" "A case did not park its run" {
-    doc: "`gpuaas bench mend`: the setup of the case did not park the run, or was refused",
+    doc: "`gpuaas bench mend`: the case's setup did not park the run, or was rejected",
 }
 CaseStuck "case_stuck" "A run of a case is stuck" {
     doc: "`gpuaas bench mend`: the run neither ended nor parked within the time limit of its case",
@@ -217,7 +217,7 @@ ImageRecipeInvalid "image_recipe_invalid" "Invalid recipe" {
     doc: "The recipe has an unknown field or an invalid value, or leaves nothing to do",
 }
 ImageRepositoryUntrusted "image_repository_untrusted" "A package archive is not signed by the keys in the recipe" {
-    doc: "An additional package archive serves keys with other fingerprints than the recipe lists, or none of its keys signed the archive's index",
+    doc: "An additional package archive serves keys with fingerprints that the recipe does not list, or none of its keys signed the archive's index",
 }
 ImageSourceUnreachable "image_source_unreachable" "Cannot fetch the index of the package archive" {
     doc: "The signed index cannot be fetched, or the response is not an index",

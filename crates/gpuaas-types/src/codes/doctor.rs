@@ -82,7 +82,7 @@ SiteVersion "site_version" "The region's version is supported" {
 }
 SiteClock "site_clock" "The clocks of this host and of the region agree" {
     doc: "The clocks differ by more than 30 seconds; MAAS rejects requests signed five minutes ago",
-    next_action: "correct the wrong clock: run `chronyc makestep` on that host, and check that it stays synchronised",
+    next_action: "correct the wrong clock: run `chronyc makestep` on that host, and check that it stays synchronized",
 }
 SiteKey "site_key" "The region accepts the key" {
     doc: "The region rejects the API key, or the stored key is unreadable",

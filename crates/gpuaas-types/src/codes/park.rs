@@ -121,7 +121,7 @@ PowerTypeDiffers "power_type_differs" "MAAS does not use the given BMC" {
     cures: &[Cure::Resume],
     looked_at_again: true,
     next_action: "set the machine's power type and BMC address in MAAS, or stop using the BMC, `gpuaas node set NODE --power-type manual --reason WHY`; then `gpuaas run resume RUN --reason WHY`",
-    doc: "The request gives a BMC address, but in MAAS the machine has another power type without a BMC address, such as manual: a person would have to switch it on",
+    doc: "The request gives a BMC address, but in MAAS the machine has a power type without a BMC address, such as manual, so somebody would have to switch it on by hand",
 }
 MachineHeld "machine_held" "The machine belongs to another node" {
     owner: Owner::PlatformOperator,
@@ -212,7 +212,7 @@ CommissioningFailed "commissioning_failed" "Commissioning failed" {
     cures: &[Cure::Retry],
     looked_at_again: true,
     next_action: "read the commissioning results in MAAS, fix the machine, then `gpuaas run retry RUN --reason WHY`, which commissions it again",
-    doc: "MAAS reported Failed commissioning as often as the step allows",
+    doc: "MAAS reported Failed commissioning until the step ran out of attempts",
 }
 CommissioningScriptFailed "commissioning_script_failed" "A commissioning script of the bundle failed" {
     owner: Owner::InfraOperator,
@@ -422,7 +422,7 @@ DecisionLoop "decision_loop" "The run made too many decisions in a row" {
     cures: &[Cure::Resume],
     looked_at_again: false,
     next_action: "report this bug with the output of `gpuaas run show RUN`, then `gpuaas run resume RUN --reason WHY`",
-    doc: "A single turn of the run made more decisions than any run needs",
+    doc: "A single pass over the run made more decisions than any run needs",
 }
 EffectNotPrepared "effect_not_prepared" "GPUaaS could not prepare a call" {
     owner: Owner::PlatformOperator,
@@ -492,14 +492,14 @@ MaasStateConflict "maas_state_conflict" "The machine's status does not allow the
     cures: &[Cure::Retry],
     looked_at_again: false,
     next_action: "fix what MAAS reports, then `gpuaas run retry RUN --reason WHY`",
-    doc: "MAAS answered 409 as often as the step allows",
+    doc: "MAAS answered 409 until the step ran out of attempts",
 }
 MaasDatabaseConflict "maas_database_conflict" "The MAAS database rejected a change" {
     owner: Owner::InfraOperator,
     cures: &[Cure::Retry],
     looked_at_again: false,
     next_action: "fix what MAAS reports (usually a BMC or MAC address of another machine), then `gpuaas run retry RUN --reason WHY`",
-    doc: "MAAS answered with a database error as often as the step allows",
+    doc: "MAAS answered with a database error until the step ran out of attempts",
 }
 MaasRefused "maas_refused" "MAAS rejected a call" {
     owner: Owner::InfraOperator,

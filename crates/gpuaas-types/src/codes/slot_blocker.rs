@@ -95,7 +95,7 @@ GpuBarMissing "gpu_bar_missing" "The GPU's memory window is missing" {
     fixed_by: BlockerFixer::Hardware,
     overridable: false,
     next_action: "enable `Above 4G Decoding` in the firmware, with a large enough window",
-    doc: "The GPU has no prefetchable base address register with a size, because the firmware found no space for it",
+    doc: "The GPU has no prefetchable base address register with a nonzero size, because the firmware found no space for it",
 }
 VfMissing "vf_missing" "No virtual function for the slot" {
     fixed_by: BlockerFixer::Bundle,
@@ -196,7 +196,7 @@ NvmeSignature "nvme_signature" "The disk has a file system, or is a member of an
 NvmeSerialMissing "nvme_serial_missing" "The disk has no unique serial number" {
     fixed_by: BlockerFixer::Hardware,
     overridable: false,
-    next_action: "list the drives with `nvme list` on the host, and replace the one without a serial number of its own",
+    next_action: "list the drives with `nvme list` on the host, and replace the one without a unique serial number",
     doc: "The drive reports no serial number, or the same one as another drive of the host",
 }
 NvmeEraseMissing "nvme_erase_missing" "The disk cannot erase itself" {

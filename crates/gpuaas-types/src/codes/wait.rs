@@ -57,7 +57,7 @@ MaasUnavailable "maas_unavailable" "MAAS to answer" {
 }
 UnknownOutcome "unknown_outcome" "MAAS to confirm an earlier request" {
     owner: Owner::InfraOperator,
-    next_action: "check the MAAS log for the request; the run reads the machine until the result is known",
+    next_action: "check the MAAS log for the request; the run keeps checking the machine until the result is known",
     doc: "The answer to a call was lost, so GPUaaS reads what the call would have changed until the result is certain",
 }
 PredeployChecksFailing "predeploy_checks_failing" "The pre-deployment checks to pass" {

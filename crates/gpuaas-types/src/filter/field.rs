@@ -271,7 +271,7 @@ pub const FILTER_FIELDS: &[FilterField] = &[
     field(DeadLetters, "event", TEXT, "Code of its event"),
     field(DeadLetters, "code", DELIVERY_FAULT, "Why delivery failed"),
     field(DeadLetters, "replaying", FLAG, "Whether its redelivery is still pending"),
-    field(DeadLetters, "failed", MOMENT, "When delivery was given up"),
+    field(DeadLetters, "failed", MOMENT, "When GPUaaS stopped trying to deliver it"),
 ];
 
 #[cfg(test)]

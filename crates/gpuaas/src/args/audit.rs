@@ -161,7 +161,7 @@ fn chain_end(text: &str) -> Result<AuditChainEnd, String> {
         parse_digest(digest)?;
         Some(AuditChainEnd { seq: seq.parse().ok()?, digest: digest.to_ascii_lowercase() })
     });
-    end.ok_or_else(|| "expected SEQ:DIGEST, as `gpuaas audit verify` shows the last row".to_owned())
+    end.ok_or_else(|| "expected SEQ:DIGEST, the last row of `gpuaas audit verify`".to_owned())
 }
 
 fn moment(text: &str) -> Result<Timestamp, String> {

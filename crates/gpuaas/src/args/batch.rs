@@ -58,7 +58,7 @@ pub struct BatchStartArgs {
     /// Take over machines in use without confirmation.
     #[arg(long, requires = "take_over")]
     pub yes: bool,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Idempotency key: repeated requests with this key take effect once.
@@ -83,7 +83,7 @@ pub struct BatchOrderArgs {
     /// Reason, recorded in the history.
     #[arg(long)]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Follow the batch until it is done or needs an operator.

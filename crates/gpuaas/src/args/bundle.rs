@@ -202,7 +202,7 @@ pub struct BundlePublishArgs {
     /// Credentials for the registry.
     #[command(flatten)]
     pub registry: RegistryArgs,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -225,7 +225,7 @@ pub struct BundleApproveArgs {
     /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -245,7 +245,7 @@ pub struct BundleWithdrawArgs {
     /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -289,7 +289,7 @@ pub struct BundleRotateKeyArgs {
     /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
 }

@@ -84,7 +84,7 @@ pub struct ExperimentStopArgs {
     /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -108,7 +108,7 @@ pub struct ExperimentImportArgs {
     /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.

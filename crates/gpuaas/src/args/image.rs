@@ -75,7 +75,7 @@ pub struct RegionArgs {
     /// Delete incomplete uploads of this file, and start over.
     #[arg(long)]
     pub start_over: bool,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Control plane that manages the site.

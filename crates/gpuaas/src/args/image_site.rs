@@ -38,7 +38,7 @@ pub struct ImageApproveArgs {
     /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -58,7 +58,7 @@ pub struct ImageStateArgs {
     /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -82,7 +82,7 @@ pub struct ImageRollbackArgs {
     /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.

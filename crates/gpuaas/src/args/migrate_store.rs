@@ -33,7 +33,7 @@ pub struct MigrateStoreArgs {
     /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT", default_value = "several control planes")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Output format on stdout.

@@ -41,7 +41,7 @@ pub enum NodeCommand {
     Task(Box<NodeTaskArgs>),
     /// List tasks of a node's agent.
     Tasks(NodeTasksArgs),
-    /// Revoke a node's certificates; its agent is rejected from its next call.
+    /// Revoke a node's certificates; its agent's next call is rejected.
     RevokeCertificate(RevokeCertificateArgs),
     /// Show the certificates issued to a node.
     Certificates(ShowArgs),
@@ -105,7 +105,7 @@ pub struct NodeSetArgs {
     /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -128,7 +128,7 @@ pub struct OffboardArgs {
     /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT", default_value = "requested on the command line")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Follow the work until it ends.
@@ -206,7 +206,7 @@ pub struct OnboardArgs {
     /// Take over a machine in use without confirmation.
     #[arg(long, requires = "take_over")]
     pub yes: bool,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Follow the work until it ends, then show how long each step took.

@@ -121,7 +121,7 @@ pub struct TaskOptions {
     /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT", default_value = "requested on the command line")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Seconds within which the agent must start.

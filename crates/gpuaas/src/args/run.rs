@@ -141,7 +141,7 @@ pub struct ResumeArgs {
     /// Reason, recorded in the history.
     #[arg(long)]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.

@@ -30,7 +30,7 @@ pub struct SecretSetArgs {
     /// File with the value; `-` reads stdin. A trailing line break is removed.
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -47,7 +47,7 @@ pub struct SecretDeleteArgs {
     pub bundle: String,
     /// Name of the input.
     pub input: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.

@@ -5,7 +5,7 @@ use gpuaas_client::arguments::ApiArgs;
 use gpuaas_types::coded_error::CodedError as _;
 use gpuaas_types::filter::{FilterList, ListFilter, parse_filter};
 
-/// Who makes a change.
+/// Options that name the actor of a change.
 #[derive(Debug, Clone, Args)]
 pub struct ActorArgs {
     /// Name of the person who makes the change, recorded in the history.
@@ -31,7 +31,7 @@ pub struct PlannedArgs {
     /// Skip the confirmation.
     #[arg(long)]
     pub yes: bool,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
 }

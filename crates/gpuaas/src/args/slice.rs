@@ -41,7 +41,7 @@ pub struct SliceDiscoverArgs {
     /// Reason, recorded in the history.
     #[arg(long, value_name = "TEXT", default_value = "requested on the command line")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Seconds within which the agent must start.
@@ -87,7 +87,7 @@ pub struct SliceApproveArgs {
     /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -139,7 +139,7 @@ pub struct SliceClaimArgs {
     /// Idempotency key: a repeated command with this key returns the first claim.
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -180,7 +180,7 @@ pub struct SliceReleaseArgs {
     /// Proceed only if this is the claim's current fencing token.
     #[arg(long, value_name = "NUMBER")]
     pub fence: Option<u64>,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -209,7 +209,7 @@ pub struct SliceLaunchArgs {
     /// Proceed only if this is the claim's current fencing token.
     #[arg(long, value_name = "NUMBER")]
     pub fence: Option<u64>,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.
@@ -226,7 +226,7 @@ pub struct SliceRecoverArgs {
     /// Reason why the slot can be used again, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub who: ActorArgs,
     /// Connection and output options.

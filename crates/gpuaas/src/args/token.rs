@@ -85,7 +85,7 @@ pub struct TokenResetArgs {
     /// Reason, recorded in the audit log.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who makes the change.
+    /// Actor recorded for the change.
     #[command(flatten)]
     pub actor: ActorArgs,
 }

@@ -293,10 +293,10 @@ fn a_password_goes_to_the_registry_or_its_realm_and_nowhere_else() {
         bad(&[&["pull", &url, "--out", &out][..], &login].concat(), code)
     };
     for (realm, why) in [
-        ("http://192.0.2.1/token", "which has no TLS"),
-        ("http://127.0.0.1.example/token", "which has no TLS"),
+        ("http://192.0.2.1/token", "which does not use TLS"),
+        ("http://127.0.0.1.example/token", "which does not use TLS"),
         ("https://bob:x@192.0.2.1/token", "which contains a user name"),
-        ("ftp://192.0.2.1/token", "which has no TLS"),
+        ("ftp://192.0.2.1/token", "which does not use TLS"),
         ("token", "which is not a URL"),
     ] {
         let challenge = format!("www-authenticate: Bearer realm=\"{realm}\",service=x\r\n");

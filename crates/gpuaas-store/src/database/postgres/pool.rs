@@ -83,7 +83,7 @@ impl PostgresPool {
         let idle = std::mem::take(&mut *lock(&self.idle));
         for connection in idle {
             if let Err(error) = connection.close().await {
-                tracing::debug!(%error, "a connection broke before it was closed");
+                tracing::debug!(%error, "a connection failed before it was closed");
             }
         }
         self.closed.send_replace(true);

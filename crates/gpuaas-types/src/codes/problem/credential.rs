@@ -33,7 +33,7 @@ TokenContested "token_contested" "Another key has already enrolled with the toke
 }
 TokenOtherMachine "token_other_machine" "The token belongs to another machine" {
     status: 403, owner: Some(Owner::PlatformOperator), next_action: "run `gpuaas explain NODE` to see the machine that the token was issued for; if its board or network interfaces were replaced, `gpuaas node reimage NODE` makes MAAS inspect it again",
-    doc: "The enrolling agent runs on a host that does not match the machine in MAAS: other MAC addresses, another system UUID, or another TPM than the node had before",
+    doc: "The enrolling agent runs on a host that does not match the machine in MAAS: other MAC addresses, another system UUID, or a different TPM than before",
 }
 TokenExpired "token_expired" "The token has expired" {
     status: 401, owner: Some(Owner::PlatformOperator), next_action: "run `gpuaas run resume RUN --reason WHY` to make it valid again, or `gpuaas node reimage NODE` to issue a new one",
@@ -45,7 +45,7 @@ TokenRevoked "token_revoked" "The credential was revoked" {
 }
 TokenOfOtherRun "token_of_other_run" "The token is for another run" {
     status: 403, owner: Some(Owner::PlatformOperator), next_action: "use the token of the node's latest deployment; a token works only for the run that it was issued for",
-    doc: "The request names another run than the one that the token was issued for",
+    doc: "The request is for a different run than the one that the token was issued for",
 }
 CertificateMissing "certificate_missing" "The client sent no node certificate" {
     status: 401, owner: Some(Owner::PlatformOperator), next_action: "restart gpuaas-node-agent.service on the host; agents connect with the certificate from their enrollment",
@@ -105,7 +105,7 @@ AuthorityUnavailable "authority_unavailable" "The certificate authority does not
 }
 AuthorityBroken "authority_broken" "The certificate authority issued a wrong certificate" {
     status: 500, owner: Some(Owner::PlatformOperator), next_action: "read the log, and check the authority's profile for nodes",
-    doc: "The certificate names another node or key, or has another validity period than requested",
+    doc: "The certificate names another node or key, or its validity period is not the requested one",
 }
 TokenWrongPurpose "token_wrong_purpose" "The credential is for another purpose" {
     status: 403, owner: None, next_action: "use the credential that this endpoint accepts: operators, boot scripts, enrolling hosts and agents each have their own",

@@ -29,7 +29,7 @@ ImageRevoked "image_revoked" "The image was revoked for the site" {
 }
 ImageExpired "image_expired" "The approval of the image has expired" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "run `gpuaas image approve IMAGE --site SITE --reason WHY`, or switch to another image with `gpuaas image rollback --profile PROFILE --site SITE --reason WHY`",
-    doc: "The approval of the image had an expiry time, which has passed",
+    doc: "The expiry time of the image's approval has passed",
 }
 ImageParentRevoked "image_parent_revoked" "The image was built on a revoked image" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "rebuild the image; until then, run `gpuaas image rollback --profile PROFILE --site SITE --reason WHY`",

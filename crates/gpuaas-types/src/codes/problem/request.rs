@@ -60,7 +60,7 @@ BundleMalformed "bundle_malformed" "Not a bundle archive" {
 }
 BundleEntryRefused "bundle_entry_refused" "The archive contains a forbidden entry" {
     status: 422, owner: Some(Owner::BundleOwner), next_action: "run `gpuaas bundle lint DIR` to find the entry",
-    doc: "The archive contains a link, a device, a path that leads out of it, or a similar entry",
+    doc: "The archive contains a link, a device, a path that points outside it, or a similar entry",
 }
 BundleTooLarge "bundle_too_large" "The bundle is too large" {
     status: 422, owner: Some(Owner::BundleOwner), next_action: "leave out what the phases do not need, and fetch large files from an artifact store",
@@ -76,7 +76,7 @@ BundleInvalid "bundle_invalid" "Invalid bundle" {
 }
 BundleCircle "bundle_circle" "Circular bundle requirements" {
     status: 422, owner: Some(Owner::BundleOwner), next_action: "remove one of the requirements that the detail names",
-    doc: "Bundles require each other in a circle, so none of them could run first",
+    doc: "Bundles require each other in a cycle, so none of them could run first",
 }
 BundleInputUnknown "bundle_input_unknown" "The bundle has no such input" {
     status: 422, owner: None, next_action: "run `gpuaas bundle show BUNDLE` to see its inputs",
@@ -99,7 +99,7 @@ BundleInputNotOfOneHost "bundle_input_not_of_one_host" "Each host needs its own 
     doc: "A site or profile sets one value for an input that no two hosts can share, such as an address",
 }
 BundleInputShared "bundle_input_shared" "Two hosts would have the same value" {
-    status: 422, owner: None, next_action: "give one of the hosts another value with `gpuaas site set SITE --host-input HOST:BUNDLE.INPUT=VALUE`",
+    status: 422, owner: None, next_action: "set a different value for one of the hosts with `gpuaas site set SITE --host-input HOST:BUNDLE.INPUT=VALUE`",
     doc: "Each host needs its own value, but the values of two hosts, or values that their bundle derives from them, are the same",
 }
 BundleSecretMissing "bundle_secret_missing" "A secret of the bundle is not set" {
@@ -108,7 +108,7 @@ BundleSecretMissing "bundle_secret_missing" "A secret of the bundle is not set" 
 }
 BundleSecretInOpen "bundle_secret_in_open" "A secret cannot be set where its value is visible" {
     status: 422, owner: None, next_action: "set it with `gpuaas site secret set SITE BUNDLE INPUT --file FILE`",
-    doc: "A secret input was set in a place that shows its value again",
+    doc: "A secret input was set where its value can be read back",
 }
 BundleInputNotSecret "bundle_input_not_secret" "The bundle input is not a secret" {
     status: 422, owner: None, next_action: "set it in the profile with `gpuaas profile set PROFILE --input INPUT=VALUE`",
@@ -149,7 +149,7 @@ BundleNameMismatch "bundle_name_mismatch" "The signature is for another bundle" 
     doc: "The signature names another bundle or another version",
 }
 BundleVersionTaken "bundle_version_taken" "This version is already published with different content" {
-    status: 409, owner: None, next_action: "give the bundle another version; a published version never changes",
+    status: 409, owner: None, next_action: "publish the bundle as a new version; a published version never changes",
     doc: "Different content was published under this name and version",
 }
 BundleNotApproved "bundle_not_approved" "The bundle is not approved for the site" {

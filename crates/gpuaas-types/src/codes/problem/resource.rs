@@ -70,7 +70,7 @@ RevisionChanged "revision_changed" "The resource has changed in the meantime" {
     doc: "The header `If-Match` does not name the latest revision, so someone changed the site or profile after it was read",
 }
 NodeExists "node_exists" "The node is already managed" {
-    status: 409, owner: None, next_action: "run `gpuaas node show NODE` to see its state; `gpuaas node reimage NODE` redeploys a node in service, and `gpuaas node detach NODE` gives it up",
+    status: 409, owner: None, next_action: "run `gpuaas node show NODE` to see its state; `gpuaas node reimage NODE` redeploys a node in service, and `gpuaas node detach NODE` stops managing it",
     doc: "GPUaaS already manages a node with this hostname or BMC address",
 }
 NodeAmbiguous "node_ambiguous" "More than one node matches" {
@@ -137,7 +137,7 @@ PoolUnknown "pool_unknown" "MAAS has no resource pool with this name" {
 }
 RegionTaken "region_taken" "Another site uses machines of this region" {
     status: 409, owner: None, next_action: "use that site, `gpuaas site show SITE`; or give each of the two sites its own MAAS resource pool, with `gpuaas site set SITE --pool POOL` for the existing one and `--pool` for the new one; `gpuaas site set SITE --url URL --api-key-file FILE` gives a site another address of its region",
-    doc: "GPUaaS recognizes a region by its address and by the identity that it stores in the region. Two sites of one region would take each other's machines for free ones, unless each site uses its own resource pool",
+    doc: "GPUaaS recognizes a region by its address and by the identity that it stores in the region. Two sites of one region would treat each other's machines as free, unless each site uses its own resource pool",
 }
 ProfileNameTaken "profile_name_taken" "A profile with this name already exists" {
     status: 409, owner: None, next_action: "choose another name, or change the existing profile with `gpuaas profile set PROFILE FIELD=VALUE`",
@@ -215,11 +215,11 @@ RegionInsecure "region_insecure" "The API key would be sent unencrypted" {
     doc: "The region's URL is http:// on another host, and the control plane was not started with the option that allows this",
 }
 LoopbackTarget "loopback_target" "The address is on the control plane's own host" {
-    status: 422, owner: None, next_action: "give an address of another host; if MAAS or the receiver runs on the control plane's host, start the control plane with `gpuaas serve --loopback-targets`",
+    status: 422, owner: None, next_action: "use an address of another host; if MAAS or the receiver runs on the control plane's host, start the control plane with `gpuaas serve --loopback-targets`",
     doc: "The address of a region or webhook is loopback or unspecified, where services answer that only this host can reach; the control plane was not started with the option that allows this",
 }
 NotAMaas "not_a_maas" "The server at this URL is not MAAS" {
-    status: 502, owner: None, next_action: "give the base URL of a region, such as http://maas.example:5240/MAAS",
+    status: 502, owner: None, next_action: "use the base URL of a region, such as http://maas.example:5240/MAAS",
     doc: "The site's URL answers, but not like MAAS",
 }
 MaasKeyRefused "maas_key_refused" "MAAS refuses the API key" {

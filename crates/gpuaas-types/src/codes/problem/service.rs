@@ -56,7 +56,7 @@ TelemetryBackendDown "telemetry_backend_down" "Netdata behind the host's edge do
 }
 WrongListener "wrong_listener" "Another service listens on the edge's port" {
     status: 502, owner: Some(Owner::PlatformOperator), next_action: "run `gpuaas node converge-telemetry --host HOST --user USER`",
-    doc: "The service on the edge's port is not the edge",
+    doc: "A program other than the telemetry edge answers on the edge's port",
 }
 TelemetryEdgeIncomplete "telemetry_edge_incomplete" "The host's telemetry edge is incomplete" {
     status: 502, owner: Some(Owner::PlatformOperator), next_action: "run `gpuaas node converge-telemetry --host HOST --user USER`",
@@ -116,7 +116,7 @@ AlreadyExists "already_exists" "The resource already exists" {
 }
 RefersToNothing "refers_to_nothing" "The request refers to something that does not exist" {
     status: 409, owner: None, next_action: "check what exists before you send the request again",
-    doc: "Something that the request names was removed in the meantime",
+    doc: "A resource that the request refers to was removed in the meantime",
 }
 BatchMoved "batch_moved" "The batch has changed in the meantime" {
     status: 409, owner: None, next_action: "check the batch with `gpuaas batch show BATCH`, then try again",

@@ -17,7 +17,7 @@ SlotBlocked "slot_blocked" "The slot cannot be approved" {
 }
 NotASliceHost "not_a_slice_host" "The host's profile is not for slices" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "redeploy the host with a slice profile: `gpuaas node reimage NODE --profile PROFILE --reason WHY`",
-    doc: "The site bundle of the host's profile has no check of the gate `slice_ready`, so its slots could never be claimed; with slots, the host would not be a bare-metal host either",
+    doc: "The site bundle of the host's profile has no check of the gate `slice_ready`, so its slots could never be claimed; with slots, it could not be claimed as a bare-metal host either",
 }
 NoneInSite "none_in_site" "Not enough free capacity" {
     status: 409, owner: Some(Owner::PlatformOperator), next_action: "run `gpuaas slice list` to see what is free and who has the rest; `gpuaas slice approve NODE --digest DIGEST --reason WHY` approves more",
@@ -33,7 +33,7 @@ NotReady "not_ready" "The free nodes are not ready" {
 }
 SlotsContended "slots_contended" "Other claims took the slots first" {
     status: 503, owner: None, next_action: "try again with the same Idempotency-Key",
-    doc: "Another claim took each set of slots that was planned for this claim; other free slots may exist",
+    doc: "Other claims took every set of slots that was planned for this claim; other free slots may exist",
 }
 ClaimNotFound "claim_not_found" "Claim not found" {
     status: 404, owner: None, next_action: "run `gpuaas slice show` to see the claims that have not ended",

@@ -141,7 +141,7 @@ SliceAbandoned "slice_abandoned" "The launch of a slice failed" {
 }
 SliceBlocked "slice_blocked" "GPUaaS kept slots out of use because their release is not fully proven" {
     owner: Some(Owner::PlatformOperator), next_action: "see the proofs with `gpuaas slice show CLAIM`; retry with `gpuaas slice release CLAIM --reason TEXT`, or clear a slot with `gpuaas slice recover NODE/SLOT --reason TEXT`",
-    doc: "These slots do not become free with time; the text says what is unproven",
+    doc: "These slots are not freed automatically; the text says what is unproven",
 }
 SlotRecovered "slot_recovered" "An operator cleared a slot" {
     owner: None, next_action: "",
@@ -173,7 +173,7 @@ KernelTagRemoved "kernel_tag_removed" "GPUaaS removed the tag with kernel argume
 }
 MachineTaggedAgain "machine_tagged_again" "The run returned to tagging the machine" {
     owner: None, next_action: "",
-    doc: "Before the deployment, MAAS listed other tags on the machine than the run had set",
+    doc: "Before the deployment, the machine's tags in MAAS differed from those that the run had set",
 }
 Commissioned "commissioned" "MAAS commissioned the machine" {
     owner: None, next_action: "",

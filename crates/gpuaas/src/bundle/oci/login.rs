@@ -218,7 +218,7 @@ async fn token(
     let fits = url.scheme() == "https"
         || (url.scheme() == "http" && is_loopback(&url) && is_loopback(registry));
     if !fits {
-        return Err(unsafe_realm("which has no TLS"));
+        return Err(unsafe_realm("which does not use TLS"));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(unsafe_realm("which contains a user name"));
