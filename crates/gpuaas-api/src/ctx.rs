@@ -18,21 +18,21 @@ use gpuaas_types::{AuditAction, IdSource, NodeId, Problem, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::event_feed::{EventFeed, EventLimits};
-use crate::event_streams::EventStreams;
-use crate::health::HealthCheck;
-use crate::heartbeat_writer;
-use crate::issuing::Issuing;
-use crate::known_task_keys::KnownTaskKeys;
-use crate::long_poll::TaskSignals;
-use crate::open_bodies::OpenBodies;
-use crate::problem::problem;
-use crate::rate_limit::RateLimits;
-use crate::refused_credentials::RefusedCredentials;
-use crate::rejection_audit::RejectionAudit;
-use crate::request_metrics::RequestMetrics;
-use crate::sign_in::SignIn;
-use crate::trace_counters::TraceCounters;
+use crate::agent::heartbeat_writer;
+use crate::audit::rejection_limit::RejectionAudit;
+use crate::event::feed::{EventFeed, EventLimits};
+use crate::event::stream_limit::EventStreams;
+use crate::http::long_poll::TaskSignals;
+use crate::http::open_bodies::OpenBodies;
+use crate::http::problem::problem;
+use crate::http::rate_limit::RateLimits;
+use crate::http::request_metrics::RequestMetrics;
+use crate::identity::issuing::Issuing;
+use crate::identity::known_task_keys::KnownTaskKeys;
+use crate::identity::refused_credentials::RefusedCredentials;
+use crate::identity::sign_in::SignIn;
+use crate::monitoring::health::HealthCheck;
+use crate::monitoring::trace_counters::TraceCounters;
 
 /// Longest task poll, in seconds.
 pub const MAX_POLL_SECONDS: u32 = 30;

@@ -12,16 +12,23 @@ use axum::{Json, Router, middleware};
 use gpuaas_types::codes::ProblemCode;
 use gpuaas_types::health::{Health, TIME_HEADER, Version};
 
+use crate::agent::{self, bootstrap, enrollment, tasks, telemetry};
+use crate::audit::{self, rejections};
+use crate::bundle::{bundles, secrets};
 use crate::ctx::{ApiState, Ctx, NodeAccess};
-use crate::experiment_progress::ExperimentProgress;
-use crate::problem::{ApiResult, Refusal, problem};
-use crate::{
-    access, agent, approvals, audit, authorities, batches, bootstrap, bundles, certificates,
-    control, drift, enrollment, event_sinks, events, experiments, explain, guard, idempotency,
-    image_rollback, image_verdicts, images, metrics, node_change, node_claims, nodes, offboarding,
-    onboard_plan, openapi, profiles, rejections, removal, roce, runs, secrets, sites, slice_claims,
-    slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
-};
+use crate::event::{self, events};
+use crate::http::problem::{ApiResult, Refusal, problem};
+use crate::http::{guard, idempotency};
+use crate::identity::{access, approvals, authorities, certificates, task_keys, tokens};
+use crate::image::experiment_progress::ExperimentProgress;
+use crate::image::{self, experiments, images};
+use crate::monitoring::metrics;
+use crate::node::{self, drift, explain, nodes, stuck};
+use crate::openapi;
+use crate::profile::{image_rollback, profiles};
+use crate::run::{self, batches, onboard_plan, runs};
+use crate::site::{self, removal, roce, sites};
+use crate::slice::{self, node_claims};
 
 /// Longer than the probe of a MAAS region.
 const ADMIN_LIMIT: Duration = Duration::from_secs(60);
@@ -76,7 +83,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/sites", post(sites::create).get(sites::list))
         .route("/api/v1/sites/{name}", get(sites::show).patch(sites::change))
         .route("/api/v1/sites/{name}/remove", post(removal::site))
-        .route("/api/v1/sites/{name}/take-control", post(control::take))
+        .route("/api/v1/sites/{name}/take-control", post(site::ownership::take))
         .route("/api/v1/profiles/{name}/remove", post(removal::profile))
         .route("/api/v1/sites/{name}/secrets", get(secrets::list_of_site))
         .route(
@@ -102,7 +109,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/onboarding-plans", post(onboard_plan::plan))
         .route("/api/v1/drift", get(drift::list))
         .route("/api/v1/nodes/stuck", get(stuck::list))
-        .route("/api/v1/nodes/{node}", get(nodes::show).patch(node_change::change))
+        .route("/api/v1/nodes/{node}", get(nodes::show).patch(node::change::change))
         .route("/api/v1/nodes/{node}/timeline", get(nodes::timeline))
         .route("/api/v1/nodes/{node}/explain", get(explain::explain))
         .route("/api/v1/nodes/{node}/certificates", get(certificates::list))
@@ -112,7 +119,7 @@ fn admin(ctx: &Ctx) -> Router<Ctx> {
         .route("/api/v1/nodes/{node}/telemetry/{*path}", get(telemetry::read))
         .route("/api/v1/runs", get(runs::list))
         .route("/api/v1/runs/{run}", get(runs::show))
-        .route("/api/v1/nodes/{node}/runs", post(offboarding::begin))
+        .route("/api/v1/nodes/{node}/runs", post(run::begin::begin))
         .route("/api/v1/nodes/{node}/tasks", post(tasks::create).get(tasks::list))
         .route("/api/v1/tasks/{task}", get(tasks::show))
         .route("/api/v1/runs/{run}/resume", post(runs::resume))
@@ -163,14 +170,14 @@ fn key_routes() -> Router<Ctx> {
 /// Who did what, what happens to nodes, and where that is told.
 fn audit_and_event_routes() -> Router<Ctx> {
     Router::new()
-        .route("/api/v1/audit", get(audit::list))
-        .route("/api/v1/audit/chain", get(audit::chain))
+        .route("/api/v1/audit", get(audit::entries::list))
+        .route("/api/v1/audit/chain", get(audit::entries::chain))
         .route("/api/v1/events", get(events::follow))
-        .route("/api/v1/event-sinks", get(event_sinks::list))
-        .route("/api/v1/event-sinks/{sink}/remove", post(event_sinks::remove))
-        .route("/api/v1/webhooks", post(event_sinks::add_webhook))
-        .route("/api/v1/dead-letters", get(event_sinks::dead_letters))
-        .route("/api/v1/dead-letters/replay", post(event_sinks::replay))
+        .route("/api/v1/event-sinks", get(event::sinks::list))
+        .route("/api/v1/event-sinks/{sink}/remove", post(event::sinks::remove))
+        .route("/api/v1/webhooks", post(event::sinks::add_webhook))
+        .route("/api/v1/dead-letters", get(event::sinks::dead_letters))
+        .route("/api/v1/dead-letters/replay", post(event::sinks::replay))
 }
 
 fn image_routes() -> Router<Ctx> {
@@ -181,7 +188,7 @@ fn image_routes() -> Router<Ctx> {
         .route("/api/v1/experiments/{experiment}/next", post(experiments::next))
         .route("/api/v1/experiments/{experiment}/stop", post(experiments::stop))
         .route("/api/v1/images", post(images::record).get(images::list))
-        .route("/api/v1/image-verdicts", post(image_verdicts::record))
+        .route("/api/v1/image-verdicts", post(image::verdicts::record))
         .route("/api/v1/images/{image}", get(images::show))
         .route("/api/v1/images/{image}/transition", post(images::transition))
         .route("/api/v1/images/{image}/delete", post(images::delete))
@@ -200,19 +207,19 @@ fn approval_routes() -> Router<Ctx> {
 /// What concerns slots and claims.
 fn slice_routes() -> Router<Ctx> {
     Router::new()
-        .route("/api/v1/admin/nodes/{node}/slice-topology/discovery", post(slices::discover))
-        .route("/api/v1/admin/nodes/{node}/slice-topology", get(slices::map))
-        .route("/api/v1/admin/nodes/{node}/slice-topology/diff", get(slices::difference))
-        .route("/api/v1/admin/nodes/{node}/slice-topology/approval", post(slices::approve))
-        .route("/api/v1/admin/slots", get(slices::list))
-        .route("/api/v1/admin/slice-claims", get(slice_claims::list).post(slice_claims::create))
+        .route("/api/v1/admin/nodes/{node}/slice-topology/discovery", post(slice::slots::discover))
+        .route("/api/v1/admin/nodes/{node}/slice-topology", get(slice::slots::map))
+        .route("/api/v1/admin/nodes/{node}/slice-topology/diff", get(slice::slots::difference))
+        .route("/api/v1/admin/nodes/{node}/slice-topology/approval", post(slice::slots::approve))
+        .route("/api/v1/admin/slots", get(slice::slots::list))
+        .route("/api/v1/admin/slice-claims", get(slice::claims::list).post(slice::claims::create))
         .route(
             "/api/v1/admin/slice-claims/{claim}",
-            get(slice_claims::show).delete(slice_claims::release),
+            get(slice::claims::show).delete(slice::claims::release),
         )
-        .route("/api/v1/admin/slice-claims/{claim}/launch", post(slice_launch::launch))
+        .route("/api/v1/admin/slice-claims/{claim}/launch", post(slice::launch::launch))
         .route("/api/v1/admin/node-claims", post(node_claims::create))
-        .route("/api/v1/admin/nodes/{node}/slots/{index}/recovery", post(slice_launch::recover))
+        .route("/api/v1/admin/nodes/{node}/slots/{index}/recovery", post(slice::launch::recover))
 }
 
 /// Says to whoever has no credential where people sign in.
@@ -241,11 +248,11 @@ fn node_side() -> Router<Ctx> {
         .route("/bootstrap/v1/runs/{run}/progress", post(bootstrap::progress))
         .route("/bootstrap/v1/runs/{run}/phases", post(bootstrap::phase))
         .route("/agent/v1/enroll", post(enrollment::enroll))
-        .route("/agent/v1/heartbeat", post(agent::heartbeat))
-        .route("/agent/v1/tasks", get(agent::tasks))
-        .route("/agent/v1/gates", post(agent::gates))
+        .route("/agent/v1/heartbeat", post(agent::calls::heartbeat))
+        .route("/agent/v1/tasks", get(agent::calls::tasks))
+        .route("/agent/v1/gates", post(agent::calls::gates))
         .route("/agent/v1/certificate", post(certificates::renew))
-        .route("/agent/v1/tasks/{task}/result", post(agent::task_result))
+        .route("/agent/v1/tasks/{task}/result", post(agent::calls::task_result))
         .layer(middleware::from_fn_with_state(AGENT_LIMIT, guard::guard))
 }
 

@@ -7,12 +7,12 @@ use axum::response::Response;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::body::{Body, JsonBytes, Key, Keys, QueryParams};
-use crate::caller::Caller;
 use crate::ctx::Ctx;
-use crate::etag::{IfMatch, Tagged};
-use crate::events::LastEvent;
-use crate::problem::Refusal;
+use crate::event::events::LastEvent;
+use crate::http::body::{Body, JsonBytes, Key, Keys, QueryParams};
+use crate::http::etag::{IfMatch, Tagged};
+use crate::http::problem::Refusal;
+use crate::identity::caller::Caller;
 
 /// Makes the schemas of what is sent and of what is answered: a field that may be left out in one is
 /// always there in the other.

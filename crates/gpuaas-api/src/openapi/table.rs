@@ -10,12 +10,20 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::signature::{Described, Schemas, Signature};
-use crate::{
-    access, approvals, audit, authorities, batches, bundles, certificates, control, drift,
-    event_sinks, events, experiments, explain, image_rollback, image_verdicts, images, metrics,
-    node_change, node_claims, nodes, offboarding, onboard_plan, profiles, removal, roce, runs,
-    secrets, sites, slice_claims, slice_launch, slices, stuck, task_keys, tasks, telemetry, tokens,
-};
+// An operation's id has the name under which its module is known here, and callers rely on it. So a
+// module that has another name keeps the one of its id.
+use crate::agent::{tasks, telemetry};
+use crate::audit::entries as audit;
+use crate::bundle::{bundles, secrets};
+use crate::event::{events, sinks as event_sinks};
+use crate::identity::{access, approvals, authorities, certificates, task_keys, tokens};
+use crate::image::{experiments, images, verdicts as image_verdicts};
+use crate::monitoring::metrics;
+use crate::node::{change as node_change, drift, explain, nodes, stuck};
+use crate::profile::{image_rollback, profiles};
+use crate::run::{batches, begin as offboarding, onboard_plan, runs};
+use crate::site::{ownership as control, removal, roce, sites};
+use crate::slice::{claims as slice_claims, launch as slice_launch, node_claims, slots as slices};
 
 /// A row: an operation as the document shows it.
 pub(crate) struct Row {
@@ -23,7 +31,7 @@ pub(crate) struct Row {
     pub(crate) method: &'static str,
     /// Path, with parameters in braces.
     pub(crate) path: &'static str,
-    /// Its name: the module of the handler and the handler.
+    /// Its id: the module of the handler, as it is named in this file, and the handler.
     pub(crate) id: String,
     /// What it does, in a few words.
     pub(crate) summary: &'static str,
