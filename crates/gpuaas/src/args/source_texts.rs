@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A string literal in a source file.
 #[derive(Debug)]
 pub(super) struct SourceText {
-    /// File and line, such as `crates/gpuaas-api/src/nodes.rs:12`.
+    /// File and line, such as `crates/gpuaas-api/src/node/nodes.rs:12`.
     pub(super) place: String,
     /// Text of the literal.
     pub(super) text: String,
