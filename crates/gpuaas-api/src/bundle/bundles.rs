@@ -18,27 +18,24 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use futures::StreamExt as _;
 use gpuaas_artifact::catalog::OWN_NAME;
 use gpuaas_artifact::{CatalogBundle, CatalogError, CheckedBundle};
-use gpuaas_bundle::{
-    Envelope, HostValue, InputError, Inputs, Manifest, PublicKey, TrustedKey, host_value,
-};
+use gpuaas_bundle::{Envelope, PublicKey, TrustedKey};
 use gpuaas_engine::bundles::{self, DeliveryError};
 use gpuaas_store::{BundleApproval, BundleKey, NewAuditEntry, NewBundle};
-use gpuaas_types::api::{BundlePin, List, ProfileResource, SiteResource};
+use gpuaas_types::api::{List, SiteResource};
 use gpuaas_types::approval::{ApprovalKind, ApprovalRequest};
 use gpuaas_types::bundle::{
     BundleApprove, BundleArchive, BundleKeyView, BundlePublish, BundleView,
 };
 use gpuaas_types::codes::ProblemCode;
-use gpuaas_types::spec::{ProfileSpec, SiteSpec};
 use gpuaas_types::{AuditAction, Problem};
 use serde_json::json;
 
+use crate::check;
 use crate::ctx::{ARCHIVE_PERMITS, Ctx};
 use crate::http::body::{Body, Key};
 use crate::http::problem::{ApiResult, Refusal, invalid, problem};
 use crate::identity::caller::Caller;
 use crate::identity::second_person::{self, CheckedRequest, Guarded};
-use crate::{check, image};
 
 /// Characters of an actor or a reason that are kept.
 const WORD_CHARS: usize = 200;
@@ -372,178 +369,4 @@ pub(crate) async fn trust(
     let key = BundleKey { name, public_key, until: view.until };
     ctx.store.trust_bundle_key(ctx.now(), key, audit).await?;
     Ok((StatusCode::CREATED, Json(view)))
-}
-
-/// What the bundle references of a profile resolve to: the pins of its site bundle.
-pub(crate) async fn pins(
-    ctx: &Ctx,
-    prefix: &str,
-    spec: &ProfileSpec,
-) -> Result<Vec<BundlePin>, Problem> {
-    let in_field = |field: &'static str, error: CatalogError| {
-        refused(&error).with_field(format!("{prefix}{field}"), error.to_string())
-    };
-    let (store, catalog) = (&ctx.store, &ctx.bundles);
-    let reference = &spec.post_deploy_validation_bundle_ref;
-    if !reference.is_empty() {
-        let found =
-            bundles::find_or_refresh(store, catalog, |catalog| catalog.check_validation(reference))
-                .await;
-        found.map_err(|error| in_field("post_deploy_validation_bundle_ref", error))?;
-    }
-    let reference = &spec.commissioning_bundle_ref;
-    if !reference.is_empty() {
-        let found =
-            bundles::find_or_refresh(store, catalog, |catalog| catalog.commissioning(reference))
-                .await;
-        found.map_err(|error| in_field("commissioning_bundle_ref", error))?;
-    }
-    let reference = &spec.site_bootstrap_bundle_ref;
-    if reference.is_empty() {
-        if spec.site_bootstrap_inputs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let field = format!("{prefix}site_bootstrap_inputs");
-        return Err(invalid(&field, "these inputs require site_bootstrap_bundle_ref"));
-    }
-    let pins = bundles::find_or_refresh(store, catalog, |catalog| catalog.pins(reference)).await;
-    let pins = pins.map_err(|error| in_field("site_bootstrap_bundle_ref", error))?;
-    catalog
-        .check_inputs(&pins, &spec.site_bootstrap_inputs)
-        .map_err(|error| in_field("site_bootstrap_inputs", error))?;
-    Ok(pins)
-}
-
-/// Whether a run that deploys with this profile at this site may begin.
-///
-/// # Errors
-/// `profile_not_for_site`, `bundle_not_approved`, those of inputs and signatures, and of bundles that are gone.
-pub(crate) async fn check_can_begin(
-    ctx: &Ctx,
-    site: &SiteResource,
-    profile: &ProfileResource,
-    hostname: Option<&str>,
-) -> ApiResult<()> {
-    check_site(site, profile)?;
-    image::check::check_image(ctx, site, profile).await?;
-    let resolved = pins(ctx, "profile ", &profile.spec).await?;
-    let pinned = &profile.status.bundle_pins;
-    let pins = if pinned.is_empty() { resolved } else { pinned.clone() };
-    let (store, catalog, now) = (&ctx.store, &*ctx.bundles, ctx.now());
-    let scope = bundles::InputScope {
-        site_id: site.id,
-        site: &site.spec,
-        hostname,
-        profile_id: profile.id,
-        profile: &profile.spec,
-    };
-    let delivery = bundles::delivery(store, catalog, &pins, &scope, now).await;
-    delivery.map_err(delivery_refusal)?;
-    let reference = &profile.spec.post_deploy_validation_bundle_ref;
-    if !reference.is_empty() {
-        let checks = catalog.validation(reference, &site.spec.bundle_inputs);
-        checks.map_err(|error| refused(&error))?;
-    }
-    let scripts =
-        [&profile.spec.commissioning_bundle_ref, &profile.spec.post_deploy_validation_bundle_ref];
-    let scripts = scripts.into_iter().filter(|reference| !reference.is_empty());
-    let scripts = scripts.map(|reference| catalog.find(reference).map(|one| one.pin()));
-    let scripts: Vec<BundlePin> =
-        scripts.collect::<Result<_, _>>().map_err(|error| refused(&error))?;
-    let missing = bundles::unapproved(store, catalog, &scripts, &site.spec.name).await;
-    let missing = missing.map_err(delivery_refusal)?;
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let site = site.spec.name.clone();
-    Err(delivery_refusal(DeliveryError::NotApproved { bundles: missing, site }))
-}
-
-/// Whether nodes of the site may be deployed with the profile.
-///
-/// # Errors
-/// `profile_not_for_site`.
-pub(crate) fn check_site(site: &SiteResource, profile: &ProfileResource) -> ApiResult<()> {
-    let (sites, site, name) = (&profile.spec.sites, &site.spec.name, &profile.status.name);
-    if sites.is_empty() || sites.contains(site) {
-        return Ok(());
-    }
-    let known = sites.join(",");
-    let detail = format!("profile {name} is only for {}, not for {site}", sites.join(", "));
-    let hint = format!(
-        "choose another profile from `gpuaas profile list`, or allow the site: `gpuaas profile set \
-         {name} sites={known},{site}`"
-    );
-    Err(problem(ProblemCode::ProfileNotForSite).with_detail(detail).with_hint(hint).into())
-}
-
-/// Whether values that a site sets for bundles fit the newest versions of those that are known, and no
-/// two of its hosts share what is of one host.
-pub(crate) fn site_inputs(ctx: &Ctx, prefix: &str, site: &SiteSpec) -> Result<(), Problem> {
-    let known = ctx.bundles.list();
-    let of_name = |bundle: &str| -> Vec<&Manifest> {
-        let manifests = known.iter().map(|one| &one.bundle.manifest);
-        manifests.filter(|one| one.name == bundle).collect()
-    };
-    for (bundle, inputs) in &site.bundle_inputs {
-        let manifests = of_name(bundle);
-        let at = format!("{prefix}bundle_inputs.{bundle}");
-        known_inputs(&at, bundle, &manifests, inputs)?;
-        for manifest in manifests {
-            host_value::refuse_for_many(&manifest.inputs, inputs)
-                .map_err(|source| in_bundle(&at, bundle, source))?;
-        }
-    }
-    let mut values = Vec::new();
-    for (host, bundles) in &site.host_inputs {
-        for (bundle, inputs) in bundles {
-            let manifests = of_name(bundle);
-            let at = format!("{prefix}host_inputs.{host}.{bundle}");
-            check::name(&format!("{prefix}host_inputs.{host}"), host)?;
-            known_inputs(&at, bundle, &manifests, inputs)?;
-            let Some(manifest) = manifests.last() else { continue };
-            let mut all = site.bundle_inputs.get(bundle).cloned().unwrap_or_default();
-            all.extend(inputs.clone());
-            let all =
-                manifest.resolve_public(&all).map_err(|source| in_bundle(&at, bundle, source))?;
-            let unique = manifest.inputs.iter().filter(|(_, input)| input.unique);
-            let own = unique.filter_map(|(name, _)| Some((name, inputs.get(name)?)));
-            values.extend(own.map(|(name, value)| HostValue {
-                host,
-                input: name,
-                value: value.clone(),
-            }));
-            values.extend(host_value::derived(&manifest.inputs, host, &all));
-        }
-    }
-    let shared = host_value::refuse_shared(values);
-    shared.map_err(|source| in_bundle(&format!("{prefix}host_inputs"), "", source))
-}
-
-/// Whether the versions of a bundle have these inputs, and none of them is a secret.
-fn known_inputs(
-    at: &str,
-    bundle: &str,
-    manifests: &[&Manifest],
-    inputs: &Inputs,
-) -> Result<(), Problem> {
-    for name in inputs.keys() {
-        let declared: Vec<_> = manifests.iter().filter_map(|one| one.inputs.get(name)).collect();
-        let field = format!("{at}.{name}");
-        if !manifests.is_empty() && declared.is_empty() {
-            return Err(invalid(&field, format!("no version of {bundle} has this input")));
-        }
-        if declared.iter().any(|input| input.secret) {
-            let source = InputError::SecretNotAllowed { name: name.clone() };
-            return Err(in_bundle(&field, bundle, source));
-        }
-    }
-    Ok(())
-}
-
-fn in_bundle(field: &str, bundle: &str, source: InputError) -> Problem {
-    let text = source.to_string();
-    let error = CatalogError::Input { bundle: bundle.to_owned(), source };
-    let detail = if bundle.is_empty() { text } else { error.to_string() };
-    refused(&error).with_detail(detail.clone()).with_field(field.to_owned(), detail)
 }

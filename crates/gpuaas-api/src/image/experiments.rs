@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::bundle::bundles;
+use crate::bundle::profile_bundles;
 use crate::ctx::Ctx;
 use crate::http::body::{Body, Key, QueryParams, site_id};
 use crate::http::problem::{ApiResult, counted, invalid, problem};
@@ -80,7 +80,7 @@ pub(crate) async fn start(
     check::name("name", &asked.name)?;
     let site = ctx.store.site_by_name(&asked.site).await?;
     let profile = ctx.store.profile_by_name(&asked.profile).await?;
-    bundles::check_site(&site, &profile)?;
+    profile_bundles::check_site(&site, &profile)?;
     let images = pinned_images(&ctx, &asked, &site).await?;
     let (stored, runs) =
         planned(&ctx, &asked, (&site, &profile), images, (&actor, &reason)).await?;
@@ -337,7 +337,7 @@ async fn make_profiles(
             image_sha256: image.sha256.clone(),
             ..profile.spec.clone()
         };
-        let pins = bundles::pins(ctx, "", &spec).await?;
+        let pins = profile_bundles::pins(ctx, "", &spec).await?;
         let id = ProfileId::new(&*ctx.ids, ctx.now());
         let detail = json!({ "revision": 1, "experiment": true });
         let audit =

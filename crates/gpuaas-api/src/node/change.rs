@@ -17,7 +17,7 @@ use gpuaas_types::{AuditAction, NodeState, RunStatus, SiteId};
 use serde_json::json;
 
 use crate::audit::entries::spec_digest;
-use crate::bundle::bundles;
+use crate::bundle::profile_bundles;
 use crate::check;
 use crate::ctx::Ctx;
 use crate::http::body::{Body, Key};
@@ -199,7 +199,7 @@ fn corrected(asked: &HardwareCorrection, listed: &ListedNode) -> OnboardRequest 
 async fn other_site(ctx: &Ctx, listed: &ListedNode, name: &str) -> ApiResult<SiteId> {
     let site = ctx.store.site_by_name(name).await?;
     let profile = ctx.store.profile(listed.node.profile_id).await?;
-    bundles::check_can_begin(ctx, &site, &profile, Some(&listed.node.hostname)).await?;
+    profile_bundles::check_can_begin(ctx, &site, &profile, Some(&listed.node.hostname)).await?;
     Ok(site.id)
 }
 

@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::bundle::bundles;
+use crate::bundle::profile_bundles;
 use crate::ctx::Ctx;
 use crate::http::body::{JsonBytes, Key, PageFilter, QueryParams, site_id};
 use crate::http::idempotency::idempotency_key;
@@ -105,7 +105,7 @@ async fn plan(
     let site = ctx.store.site_by_name(&request.site).await?;
     let profile = ctx.store.profile_by_name(&request.profile).await?;
     let (hostname, hardware) = check::onboard(&request)?;
-    bundles::check_can_begin(ctx, &site, &profile, Some(&hostname)).await?;
+    profile_bundles::check_can_begin(ctx, &site, &profile, Some(&hostname)).await?;
     hold_onboarding(ctx, caller, (&site, &profile), (&hostname, bytes)).await?;
     let now = ctx.now();
     let (node_id, run_id) = (NodeId::new(&*ctx.ids, now), RunId::new(&*ctx.ids, now));

@@ -11,7 +11,7 @@ use gpuaas_types::spec::ProfileSpec;
 use gpuaas_types::{AuditAction, Timestamp};
 use serde_json::json;
 
-use crate::bundle::bundles;
+use crate::bundle::profile_bundles;
 use crate::check;
 use crate::ctx::Ctx;
 use crate::http::body::{Body, Key};
@@ -32,7 +32,7 @@ pub(crate) async fn roll_back(
     let (actor, reason) = caller.actor_and_reason(&asked.actor, &asked.reason)?;
     let site = ctx.store.site_by_name(&asked.site).await?;
     let profile = ctx.store.profile_by_name(&name).await?;
-    bundles::check_site(&site, &profile)?;
+    profile_bundles::check_site(&site, &profile)?;
     let stored = ctx.store.images(Some(site.id)).await?;
     let from = pin_of(&profile.spec);
     let to = match &asked.to {
@@ -53,7 +53,7 @@ pub(crate) async fn roll_back(
     let revision = if spec == profile.spec {
         profile.revision
     } else {
-        let pins = bundles::pins(&ctx, "", &spec).await?;
+        let pins = profile_bundles::pins(&ctx, "", &spec).await?;
         let seen = Some(profile.revision);
         let detail = json!({
             "site": site.spec.name, "from": from, "to": to, "revision": profile.revision + 1,

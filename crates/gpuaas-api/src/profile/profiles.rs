@@ -12,7 +12,7 @@ use gpuaas_types::{AuditAction, ProfileId, SiteId};
 use serde_json::{Map, Value, json};
 
 use crate::audit::entries::spec_digest;
-use crate::bundle::bundles;
+use crate::bundle::profile_bundles;
 use crate::ctx::Ctx;
 use crate::http::body::{Body, Key, Keys, QueryParams, WholeListFilter};
 use crate::http::etag::{IfMatch, Tagged};
@@ -32,7 +32,7 @@ pub(crate) async fn create(
     image::check::pin_image(&ctx, &mut asked.spec).await?;
     check::profile("spec.", &asked.spec)?;
     check_sites(&ctx, "spec.", &asked.spec).await?;
-    let pins = bundles::pins(&ctx, "spec.", &asked.spec).await?;
+    let pins = profile_bundles::pins(&ctx, "spec.", &asked.spec).await?;
     let now = ctx.now();
     let id = ProfileId::new(&*ctx.ids, now);
     let detail = json!({ "revision": 1 });
@@ -95,7 +95,7 @@ async fn find_at_site(ctx: &Ctx, site: &str, profile: &str) -> ApiResult<Profile
         Ok(id) => ctx.store.profile(id).await?,
         Err(_) => ctx.store.profile_by_name(profile).await?,
     };
-    bundles::check_site(&site, &profile)?;
+    profile_bundles::check_site(&site, &profile)?;
     Ok(profile)
 }
 
@@ -132,7 +132,7 @@ async fn edit(
     }
     check::profile("", &spec)?;
     check_sites(ctx, "", &spec).await?;
-    let pins = bundles::pins(ctx, "", &spec).await?;
+    let pins = profile_bundles::pins(ctx, "", &spec).await?;
     if_match.check(current.revision)?;
     if spec == current.spec && pins == current.status.bundle_pins {
         return Ok(current);

@@ -30,7 +30,7 @@ use gpuaas_types::{
 };
 use serde_json::json;
 
-use crate::bundle::bundles;
+use crate::bundle::profile_bundles;
 use crate::check;
 use crate::ctx::Ctx;
 use crate::http::body::{Body, JsonBytes, Key, QueryParams, SitePageFilter, site_id};
@@ -137,7 +137,7 @@ impl CheckedManifest {
         let profile = ctx.store.profile_by_name(&spec.profile).await;
         let profile = record_missing(profile, "spec.profile", &mut faults)?;
         if let (Some(site), Some(profile)) = (&site, &profile)
-            && let Err(wrong) = bundles::check_can_begin(ctx, site, profile, None).await
+            && let Err(wrong) = profile_bundles::check_can_begin(ctx, site, profile, None).await
         {
             let message = format!("{}: {}", wrong.0.code, wrong.0.detail);
             faults.push(FieldError { field: "spec.profile".to_owned(), message });
@@ -378,7 +378,7 @@ pub(crate) async fn resume(
     // What begins from now on is held to what a new batch would be.
     let profile = ctx.store.profile(batch.profile_id).await?;
     let site = ctx.store.site(batch.site_id).await?;
-    bundles::check_can_begin(&ctx, &site, &profile, None).await?;
+    profile_bundles::check_can_begin(&ctx, &site, &profile, None).await?;
     let profile_revision = profile.revision;
     if profile_revision != batch.profile_revision {
         hold_resume(&ctx, &caller, (&batch, &site, &profile), &order).await?;

@@ -18,7 +18,7 @@ use gpuaas_types::steps::KindRow;
 use gpuaas_types::{AuditAction, NodeId, RunId, RunKind, Step};
 use serde_json::json;
 
-use crate::bundle::bundles;
+use crate::bundle::profile_bundles;
 use crate::check;
 use crate::check::REASON_CHARS;
 use crate::ctx::Ctx;
@@ -66,7 +66,7 @@ pub(crate) async fn begin_run(
     }
     if row.steps.contains(&Step::Deploy) {
         let site = ctx.store.site(listed.node.site_id).await?;
-        bundles::check_can_begin(ctx, &site, &profile, Some(&listed.node.hostname)).await?;
+        profile_bundles::check_can_begin(ctx, &site, &profile, Some(&listed.node.hostname)).await?;
     }
     if erases(asked.kind) {
         let request = kept_request(id, &asked)?;

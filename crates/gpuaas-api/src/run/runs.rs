@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::bundle::bundles;
+use crate::bundle::profile_bundles;
 use crate::ctx::Ctx;
 use crate::http::body::{Body, Key, QueryParams, site_id};
 use crate::http::id_prefix;
@@ -223,7 +223,7 @@ async fn continue_run(
     let site = ctx.store.site(run.site_id).await?;
     let hostname = ctx.store.node(run.node_id).await?.hostname;
     if run.kind.row().steps.contains(&Step::Deploy) {
-        bundles::check_can_begin(ctx, &site, &profile, Some(&hostname)).await?;
+        profile_bundles::check_can_begin(ctx, &site, &profile, Some(&hostname)).await?;
     }
     let revision = profile.revision;
     if run.status == RunStatus::Parked && erases(run.kind) && revision != run.profile_revision {

@@ -16,7 +16,7 @@ use gpuaas_types::{AuditAction, Problem, SiteId};
 use serde_json::{Map, Value, json};
 
 use crate::audit::entries::spec_digest;
-use crate::bundle::bundles;
+use crate::bundle::inputs;
 use crate::check;
 use crate::ctx::Ctx;
 use crate::http::body::{Body, Key, QueryParams, WholeListFilter};
@@ -46,7 +46,7 @@ pub(crate) async fn create(
         .into());
     }
     secure(&ctx, &spec.url)?;
-    bundles::site_inputs(&ctx, "spec.", &spec)?;
+    inputs::site_inputs(&ctx, "spec.", &spec)?;
     match ctx.store.site_by_name(&spec.name).await {
         Err(StoreError::NotFound { .. }) => {}
         Ok(_) => {
@@ -150,7 +150,7 @@ async fn edit(
     if spec.url != site.spec.url {
         secure(ctx, &spec.url)?;
     }
-    bundles::site_inputs(ctx, "", &spec)?;
+    inputs::site_inputs(ctx, "", &spec)?;
     if spec.name != site.spec.name {
         return Err(invalid("name", "the name of a site cannot be changed").into());
     }
