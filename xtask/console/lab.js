@@ -74,4 +74,11 @@ const listPages = async () => {
   return [...pages, parked, ...more];
 };
 
-module.exports = { given, SERVER, TOKEN, REASON, send, api, addToken, addSamples, listPages };
+// What a form that was refused must not change.
+const stateOfLab = async () => JSON.stringify([
+  (await api("GET", "/api/v1/nodes")).items.map(node => node.hostname),
+  (await api("GET", "/api/v1/tokens")).items,
+  (await api("GET", "/api/v1/sites")).items,
+]);
+
+module.exports = { given, SERVER, TOKEN, REASON, send, api, addToken, addSamples, listPages, stateOfLab };
