@@ -179,7 +179,7 @@ mod tests {
         let table = script.split("const CHECKS = {").nth(1).unwrap().split("\n};").next().unwrap();
         let names = table.lines().filter_map(|line| line.strip_prefix("  \"")?.split_once("\": {"));
         let names: Vec<_> = names.map(|(name, _)| name).collect();
-        assert_eq!(names.len(), 9);
+        assert_eq!(names.len(), 10);
         for name in names {
             assert!(HELP.contains(name), "{name}");
         }
