@@ -337,7 +337,7 @@ test_vfio_held_by_displays() {
         if phase vfio-devices; then wrong "a GPU that is open as $module was taken"; fi
         said "GPUs are held open by 4242 \(Xorg\): stop these"
     done
-    # A display of another adapter is none of these.
+    # A display of another adapter does not count.
     ln -sfn /dev/dri/card0 "$root/proc/4242/fd/7"
     mkdir -p -- "$root"/sys/module/{nvidia,nvidia_drm,nvidia_modeset,nvidia_uvm}
     "$here/fixture/kernel" have busy nvidia_drm

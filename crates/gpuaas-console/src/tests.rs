@@ -26,6 +26,7 @@ mod experiments;
 mod fleet;
 mod images;
 mod live;
+mod onboard;
 mod palette;
 mod profiles;
 mod states;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use gpuaas_engine::node_trust::trusted_pem;
+use gpuaas_engine::trust::trusted_pem;
 use gpuaas_identity::{AuthorityError, AuthoritySet, BuiltIn, Issuer, certificate_lifetimes};
 use gpuaas_store::{
     ExposeSecret as _, NewAuditEntry, NewAuthority, SecretString, Store, StoreError,

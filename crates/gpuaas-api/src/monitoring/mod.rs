@@ -1,4 +1,4 @@
-//! What this control plane says of itself: its health, its metrics and its traces.
+//! The control plane's own health, metrics and traces.
 
 pub(crate) mod health;
 pub(crate) mod metrics;

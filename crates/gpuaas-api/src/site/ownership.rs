@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use gpuaas_engine::control::{TakeControlError, other_control_plane, take_control};
+use gpuaas_engine::ownership::{TakeControlError, other_control_plane, take_control};
 use gpuaas_engine::{SiteKeyError, site_key};
 use gpuaas_store::{ExposeSecret as _, NewAuditEntry, StoreError};
 use gpuaas_types::api::SiteResource;

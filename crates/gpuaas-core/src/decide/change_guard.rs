@@ -317,7 +317,7 @@ fn stop_onboarding(
     Some(park(s, ParkCode::MachineInUse, text))
 }
 
-/// MAAS does not allow changes to a locked machine, and whoever locked it meant that.
+/// MAAS does not allow changes to a locked machine, and whoever locked it wants it left alone.
 fn stop_if_locked(s: &Snapshot<'_>, machine: &MachineView) -> Option<Decision> {
     let id = &machine.system_id;
     machine

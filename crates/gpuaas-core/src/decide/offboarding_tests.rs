@@ -250,7 +250,7 @@ fn a_detach_asks_nobody_and_says_what_maas_said_last() {
     };
     assert!(said(&case).contains("which reported Deployed 9 s ago"), "{}", said(&case));
     case.observation.as_mut().unwrap().vanished = true;
-    assert!(said(&case).contains("detached machine abc123"), "a machine that is gone is given up");
+    assert!(said(&case).contains("detached machine abc123"), "a deleted machine is detached");
     case.observation = None;
     assert!(said(&case).contains("without contacting MAAS"));
     case.node.system_id = None;

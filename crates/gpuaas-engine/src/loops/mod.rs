@@ -1,5 +1,5 @@
-//! What all loops of the engine need around their work: who notices that one has ended or panicked, how
-//! its failures are logged, and where a test may interfere.
+//! Supervision of the engine's loops: noticing that a loop has ended or panicked, logging repeated failures,
+//! and the failpoints of tests.
 
 pub(crate) mod failpoint;
 pub(crate) mod panics;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::common::{Harness, Kit, hardware};
 use gpuaas_core::control_mark::{ControlMark, ControlState};
-use gpuaas_engine::control::take_control;
+use gpuaas_engine::ownership::take_control;
 use gpuaas_engine::{Connect as _, Engine, HttpConnect, RealClock};
 use gpuaas_store::{ExposeSecret as _, MasterKey, Store};
 use gpuaas_types::spec::ProfileSpec;

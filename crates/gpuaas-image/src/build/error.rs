@@ -95,7 +95,7 @@ impl BuildError {
                 "do not use it: download the image, its list and its signature from the publisher again, and set `keyring` in the recipe to the file with the publisher's keys".to_owned()
             }
             Self::RepositoryUntrusted { name, .. } => format!(
-                "do not use it: compare the fingerprint with the one that the publisher of {name} prints elsewhere, and list that one under `fingerprints` in the recipe"
+                "do not use it: check the fingerprint that the publisher of {name} states elsewhere, and put that fingerprint in `fingerprints` of the recipe"
             ),
             Self::PackageMissing(name) => format!(
                 "remove {name} from the recipe's required packages, or make it optional"

@@ -127,7 +127,7 @@ pub(super) const RULES: &[LintRule] = &[
     LintRule {
         code: "host_state_left",
         severity: Error,
-        reason: "the image contains files that one host's bootstrap created",
+        reason: "the image contains files that were created by the bootstrap of a host",
         breaks: "first boot: devices, bridges or tokens of another host exist before the machine's own",
         fix: "leave them to the site bundle; an image must not contain VFIO bindings, virtual functions, bridges or tokens",
         check: |image| absolute(host_state(image)),

@@ -74,7 +74,7 @@ pub struct ListedNode {
     pub maas_status_at: Option<Timestamp>,
 }
 
-/// Nodes that one statement of [`Store::list_nodes`] reads.
+/// Nodes read by each statement of [`Store::list_nodes`].
 const NODES_PER_PAGE: u32 = 500;
 
 macro_rules! listed_select {
